@@ -44,10 +44,10 @@ func (a *app) actionsCommand() *cobra.Command {
 	var every bool
 	cmd := &cobra.Command{
 		Use:   "actions [ACTION]",
-		Short: "List what waits for a decision or an input, or show one of them",
-		Long: `Lists the actions that are pending, or with --all also those that were answered.
-With an ACTION it shows that one whole: a plan as it was written, the arguments of
-a call, why it is asked, and how to answer. With --json the answer is that of
+		Short: "List actions that wait for a decision or an input, or show one of them",
+		Long: `Lists the pending actions, or with --all also those that were answered. With an
+ACTION it shows that one in full: a plan as it was written, the arguments of a
+call, why approval is needed, and how to answer. With --json the answer is that of
 list_actions, or the action's record.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listActions(cmd, f, p) })
 		},
 	}
-	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&every, "all", false, "also those that were answered")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
@@ -109,8 +109,8 @@ func (a *app) approveCommand() *cobra.Command {
 		Long: `Answers an action. Without --input the answer is "allow"; with --input it is
 "submit" with that value: JSON, or a text. A plan is approved with the permission
 mode that it is carried out in (--mode). A credential is given as a reference
-(--credential env:NAME or file:/path), never as the credential itself. The same
-answer twice is fine, another one fails.
+(--credential env:NAME or file:/path), never as the credential itself. Giving the
+same answer twice is fine; a different one fails.
 
 Exit codes: 0 answered, 1 failed, 2 usage.`,
 		Example: `  agentd approve action_01
@@ -124,7 +124,7 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 			p.ActionID, p.Decision = given[0], "allow"
 			flags := cmd.Flags()
 			if several := countOf(flags.Changed("input"), flags.Changed("credential"), flags.Changed("mode")); several > 1 {
-				return usagef("--input, --credential and --mode exclude each other; give one of them")
+				return usagef("--input, --credential and --mode can't be used together; give one of them")
 			}
 			if err := grantFor(p, holds, flags.Changed("for")); err != nil {
 				return err
@@ -144,7 +144,7 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&credential, "credential", "", "the reference of a credential: env:NAME or file:/path")
 	cmd.Flags().StringVar(&input, "input", "", "the input that was asked for: JSON or a text")
 	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
-	cmd.Flags().DurationVar(&holds, "for", 0, "how long an allow for the session holds: 30m, 8h")
+	cmd.Flags().DurationVar(&holds, "for", 0, "how long an allow for the session lasts: 30m, 8h")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return a.withDataFlags(cmd)
 }
@@ -203,7 +203,7 @@ func (a *app) respond(cmd *cobra.Command, p *command.RespondAction) error {
 			return err
 		}
 		if !f.Live() {
-			a.sayf("No server holds the data: the work goes on when \"agentd serve\" starts.")
+			a.sayf("No server holds the data: the work continues when \"agentd serve\" starts.")
 		}
 		return a.print(raw, func(out *printer) { out.linef("%s: %s", p.ActionID, p.Decision) })
 	})

@@ -149,7 +149,7 @@ func (u *unpacking) entry(h *tar.Header, r io.Reader) error {
 		u.whole = true
 		return json.NewDecoder(io.LimitReader(r, 64<<20)).Decode(&u.manifest)
 	case h.Typeflag != tar.TypeReg || !belongs(h.Name):
-		return fmt.Errorf("it holds %q, which is no file of a store", h.Name)
+		return fmt.Errorf("it contains %q, which isn't a file of a store", h.Name)
 	}
 	return u.file(h.Name, r)
 }
@@ -177,7 +177,7 @@ func belongs(name string) bool {
 
 func (u *unpacking) file(name string, r io.Reader) error {
 	if _, twice := u.files[name]; twice {
-		return fmt.Errorf("it holds %q twice", name)
+		return fmt.Errorf("it contains %q twice", name)
 	}
 	sum := sha256.New()
 	var n int64

@@ -74,7 +74,7 @@ func TestArchiveStaysInItsFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := filepath.Join(t.TempDir(), "in")
-		if _, err := readArchive(&b, dir); err == nil || !strings.Contains(err.Error(), "no file of a store") {
+		if _, err := readArchive(&b, dir); err == nil || !strings.Contains(err.Error(), "isn't a file of a store") {
 			t.Errorf("%q: %v", name, err)
 		}
 		if left, _ := os.ReadDir(filepath.Dir(dir)); len(left) > 0 {

@@ -26,7 +26,7 @@ var (
 // Ready implements [server.Backend].
 func (b *backend) Ready(context.Context) error {
 	if err := b.Err(); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the store acknowledges nothing")
+		return fault.Wrap(fault.Unavailable, err, "the store acknowledges no writes")
 	}
 	return nil
 }

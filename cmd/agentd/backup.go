@@ -22,10 +22,10 @@ import (
 func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write all facts into one file, also while a server runs",
-		Long: `Writes a copy of all that is durable into FILE, a tar archive with checksums; "-"
+		Short: "Write all facts into one file, even while a server runs",
+		Long: `Writes a copy of all durable data into FILE, a tar archive with checksums; "-"
 is standard output. The file must not exist. A running server goes on meanwhile;
-appends wait only while the copy is begun. The admin token is not part of it.
+appends wait only while the copy starts. The admin token is not included.
 
 For data in PostgreSQL use the database's own tools.
 
@@ -166,14 +166,14 @@ func (s *serving) serveBackup(w http.ResponseWriter, r *http.Request) {
 	caller, ok := server.CallerFrom(r.Context())
 	switch {
 	case !ok || !caller.Admin:
-		server.WriteProblem(w, fault.New(fault.Forbidden, "a backup holds every account's facts: only an admin may have it"))
+		server.WriteProblem(w, fault.New(fault.Forbidden, "a backup contains every account's facts: only an admin may make one"))
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
 		server.WriteProblem(w, fault.New(fault.MethodNotAllowed, "possible here: POST"))
 		return
 	case !s.backups.TryLock():
-		server.WriteProblem(w, &fault.Error{Kind: fault.RateLimited, Detail: "another backup is under way", RetryAfter: 10 * time.Second})
+		server.WriteProblem(w, &fault.Error{Kind: fault.RateLimited, Detail: "another backup is running", RetryAfter: 10 * time.Second})
 		return
 	}
 	defer s.backups.Unlock()

@@ -18,7 +18,7 @@ import (
 
 func (a *app) benchCommand() *cobra.Command {
 	return parent("bench", "Run benchmark trials and compare configurations",
-		"Runs tasks in the folders of Harbor, compares configurations and exports trials.\nagentd doesn't score: a task's own script does.\n\nExit codes: those of its commands.",
+		"Runs tasks in Harbor's folder format, compares configurations and exports trials.\nagentd doesn't score: a task's own script does.\n\nExit codes: those of its commands.",
 		"  agentd bench run ./tasks --config base.yaml --config new.yaml -n 3\n  agentd bench export trial_01 --trajectory", a.benchRunCommand(), a.benchCompareCommand(), a.benchExportCommand())
 }
 
@@ -33,9 +33,10 @@ instruction.md, environment/, tests/), or one task folder. The first --config is
 the baseline, the others are compared with it.
 
 The agent works in a copy of environment/, without a container. The script runs in
-the sandbox afterwards, in the same folder. What a mode would ask about is denied.
-A task with [[steps]] is worked on step by step, in one session: a turn and a
-score each. Results are written as Harbor writes them: JOBS/JOB/TASK__XXXXXXX/.
+the sandbox afterwards, in the same folder. Calls that would need approval are
+denied. A task with [[steps]] is worked on step by step, in one session: a turn
+and a score each. Results are written as Harbor writes them:
+JOBS/JOB/TASK__XXXXXXX/.
 
 Exit codes: 0 every trial has a score, 1 one has none or the run failed, 2 usage,
 or a task or a configuration can't be used.`,
@@ -47,7 +48,7 @@ or a task or a configuration can't be used.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.configs, "config", nil, "configuration file; once for each that is tried")
+	f.StringArrayVar(&o.configs, "config", nil, "configuration file; give it once per configuration")
 	f.IntVarP(&o.Trials, "trials", "n", 1, "trials of each task with each configuration")
 	f.IntVar(&o.Concurrency, "concurrency", 1, "trials at the same time")
 	f.StringVar(&o.JobsDir, "jobs-dir", "jobs", "folder for the results")
@@ -55,11 +56,11 @@ or a task or a configuration can't be used.`,
 	f.StringVar(&o.data, "data", "", "directory for the facts (default a temporary one)")
 	f.StringVar(&o.DatasetID, "dataset-id", "", "id of the data set (default the folder's name)")
 	f.StringVar(&o.DatasetVersion, "dataset-version", "", "its version (default a sum of its files)")
-	f.StringVar(&o.Changed, "changed", "", "the one thing in which the configurations differ, for the record")
+	f.StringVar(&o.Changed, "changed", "", "the one difference between the configurations, for the record")
 	f.StringVar(&o.Reward, "reward", "", "name of the score in reward.json (default reward, or the only one)")
 	f.Float64Var(&o.TimeoutMultiplier, "timeout-multiplier", 1, "multiplies the time limits of the tasks")
 	f.BoolVar(&o.KeepWorkspaces, "keep-workspaces", false, "keep the folders that the agents worked in")
-	f.StringVar(&o.Decision, "decision", "", "what was decided, for the record: promote, revert ...")
+	f.StringVar(&o.Decision, "decision", "", "the decision, for the record: promote, revert ...")
 	return cmd
 }
 
@@ -70,8 +71,8 @@ func (a *app) benchCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare --baseline CONFIG=TRIALS --candidate CONFIG=TRIALS",
 		Short: "Compare the trials of two configurations",
-		Long: `Holds the scored trials of two configurations against each other and records the
-comparison. A side is the id of a configuration and its trials: CONFIG=ID,ID...
+		Long: `Compares the scored trials of two configurations and records the comparison. A
+side is the id of a configuration and its trials: CONFIG=ID,ID...
 
 Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 		Example: "  agentd bench compare --baseline base=trial_1,trial_2 --candidate new=trial_3,trial_4",
@@ -96,9 +97,9 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&baseline, "baseline", "", "what was there: CONFIG=ID,ID...")
-	cmd.Flags().StringVar(&candidate, "candidate", "", "what is tried: CONFIG=ID,ID...")
-	cmd.Flags().StringVar(&p.Decision, "decision", "", "what was decided: promote, revert ...")
+	cmd.Flags().StringVar(&baseline, "baseline", "", "the configuration in use: CONFIG=ID,ID...")
+	cmd.Flags().StringVar(&candidate, "candidate", "", "the configuration to try: CONFIG=ID,ID...")
+	cmd.Flags().StringVar(&p.Decision, "decision", "", "the decision: promote, revert ...")
 	cmd.Flags().Int64Var(&regressions, "p0-regressions", 0, "regressions that the quality gate found")
 	return a.withDataFlags(cmd)
 }
@@ -135,7 +136,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().BoolVar(&trajectory, "trajectory", false, "the trajectory instead of the pack")
 	cmd.Flags().StringVar(&version, "atif-version", "1.8", "version of the trajectory: 1.8 or 1.4")
-	cmd.Flags().StringVar(&out, "out", "", "file that it goes to (default standard output)")
+	cmd.Flags().StringVar(&out, "out", "", "output file (default standard output)")
 	return a.withDataFlags(cmd)
 }
 
@@ -203,7 +204,11 @@ func printComparison(p *printer, c *command.ComparisonRecord) {
 		bounds = fmt.Sprintf("95 %% interval %+.3f to %+.3f, %s, %d samples", *c.Interval.Low, *c.Interval.High, c.Interval.Method, c.Interval.Samples)
 	}
 	p.linef("mean reward %+.3f (%s)", c.MeanRewardDelta, bounds)
-	p.linef("timeout rate %+.2f, mean cost %s USD, P0 regressions %d, decision %s", c.TimeoutRateDelta, number(c.CostDeltaUSD, 4), c.P0QcGateRegressionCount, terminal.Plain(c.Decision))
+	regressions := "not counted"
+	if n := c.P0QcGateRegressionCount; n != nil {
+		regressions = strconv.FormatInt(*n, 10)
+	}
+	p.linef("timeout rate %+.2f, mean cost %s USD, P0 regressions %s, decision %s", c.TimeoutRateDelta, number(c.CostDeltaUSD, 4), regressions, terminal.Plain(c.Decision))
 	if c.RemainingRisk != "" {
 		p.linef("remaining risk: %s", terminal.Plain(c.RemainingRisk))
 	}

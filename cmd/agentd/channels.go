@@ -16,10 +16,9 @@ func (a *app) channelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",
 		Short: "List remote channels",
-		Long: `Lists the remote channels with who is at the other end, whether it is there, and
-how far it has got. A status of "unknown" means that the facts say connected while
-no server was asked that would know. With --json the answer is that of
-list_channels.
+		Long: `Lists the remote channels: the peer, whether it is connected, and how far it has
+read. The status "unknown" means that the facts say connected, but no running
+server could confirm it. With --json the answer is that of list_channels.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd channels\n  agentd channels --session sess_01 --json",
@@ -28,7 +27,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listChannels(cmd, f, p) })
 		},
 	}
-	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those that follow one session")
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those that follow this session")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }

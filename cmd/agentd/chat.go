@@ -18,17 +18,17 @@ func (a *app) chatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat [PROMPT]",
 		Short: "Talk to an agent at the terminal",
-		Long: `Talks to an agent: a line to type in, and above it what is said and done. Needs a
+		Long: `Talks to an agent: an input line, with the conversation above it. Needs a
 terminal; in a pipe use "agentd run".
 
 While the agent works, Enter puts what was typed into the queue and Alt-Enter, or
 /steer TEXT, gives it to the turn that runs. Ctrl-C interrupts that turn; on an
-empty line it leaves, and so does Ctrl-D. Ctrl-J begins a new line, the arrows go
-through what was typed before. /help lists the commands.
+empty line it leaves, and so does Ctrl-D. Ctrl-J begins a new line, the arrow
+keys go through earlier input. /help lists the commands.
 
-Without a server the turns run in this process, and one that still runs is
-interrupted when you leave. On a server it goes on, and --continue comes back to
-it.
+Without a server, turns run in this process, and a running one is
+interrupted when you leave. On a server it continues, and --continue returns
+to it.
 
 Exit codes: 0 left, 1 failed, 2 usage.`,
 		Example: `  agentd chat
@@ -42,7 +42,7 @@ Exit codes: 0 left, 1 failed, 2 usage.`,
 				return err
 			}
 			if last && o.session != "" {
-				return usagef("--continue and --session exclude each other")
+				return usagef("--continue and --session can't be used together")
 			}
 			if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
 				return err
@@ -61,7 +61,7 @@ Exit codes: 0 left, 1 failed, 2 usage.`,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&last, "continue", false, "go on with the last session")
+	cmd.Flags().BoolVar(&last, "continue", false, "continue the last session")
 	return a.withDataFlags(cmd)
 }
 

@@ -83,7 +83,7 @@ func TestChat(t *testing.T) {
 		t.Error("the file is still there")
 	}
 	c.typing("/quit\r")
-	c.see("agentd chat --continue goes on")
+	c.see("agentd chat --continue resumes it")
 	if code := c.end(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -153,7 +153,7 @@ func TestChatOnAServer(t *testing.T) {
 	c := atTerminal(t, 80, 24, talk("build"))
 	c.see("? Allow shell?")
 	c.typing("\x04")
-	c.see("the server goes on with the turn")
+	c.see("the server continues the turn")
 	c.end()
 	c = atTerminal(t, 80, 24, talk("--continue"))
 	c.see("? Allow shell?")
@@ -244,7 +244,7 @@ func TestChatUsage(t *testing.T) {
 	}
 	dir := play(t, workScript)
 	for want, args := range map[string][]string{
-		"exclude each other":      {"chat", "--continue", "--session", "sess_1"},
+		"can't be used together":  {"chat", "--continue", "--session", "sess_1"},
 		"there is no session yet": {"chat", "--continue"},
 		"there is no session x":   {"chat", "--session", "x"},
 		"doesn't support --json":  {"chat", "--json"},
@@ -267,14 +267,14 @@ func TestChatCommands(t *testing.T) {
 	c.see("/help lists")
 	for _, x := range []struct{ typed, want string }{
 		{"/nothing", "there is no /nothing"},
-		{"/undo", "nothing was said yet"},
+		{"/undo", "the conversation is empty"},
 		{"/mode", "mode: the session's; the modes are default"},
 		{"/mode sometimes", "unknown mode sometimes; use one of default"},
 		{"/mode plan", "the next turns run in mode plan"},
 		{"/interrupt", "nothing runs"},
-		{"/model nobody/x", "the next turns are answered by nobody/x"},
+		{"/model nobody/x", "the next turns use nobody/x"},
 		{"hello", `"nobody/x" is not a configured model; use one of s/m`},
-		{"\x15/model s/m", "the next turns are answered by s/m"},
+		{"\x15/model s/m", "the next turns use s/m"},
 		{"//path", "You said: /path"},
 		{"/steer hello", "You said: hello"},
 		{"/queue", "nothing waits"},

@@ -30,20 +30,20 @@ func (s *serving) collect(_ context.Context, w *server.MetricWriter) {
 	w.Counter("agentd_store_written_bytes_total", "Bytes written to logs.", float64(m.WAL.BytesWritten))
 	w.Counter("agentd_store_flushes_total", "Memory tables that were written out.", float64(m.Flush.Count))
 	w.Counter("agentd_store_compactions_total", "Compactions of tables.", float64(m.Compact.Count))
-	w.Gauge("agentd_store_compaction_debt_bytes", "Bytes that compactions have still to rewrite.", float64(m.Compact.EstimatedDebt))
+	w.Gauge("agentd_store_compaction_debt_bytes", "Bytes that compactions still have to rewrite.", float64(m.Compact.EstimatedDebt))
 }
 
 // collectSessions writes the figures of the session layer.
 func collectSessions(w *server.MetricWriter, f session.Figures) {
 	w.Gauge("agentd_sessions_loaded", "Sessions in memory.", float64(f.Loaded))
 	w.Gauge("agentd_journal_waiting", "Batches that wait to be committed.", float64(f.Waiting))
-	w.Gauge("agentd_session_followers", "Who follows one session.", float64(f.Subscribers))
-	w.Gauge("agentd_feed_followers", "Who follows all sessions.", float64(f.Feeds))
+	w.Gauge("agentd_session_followers", "Followers of one session.", float64(f.Subscribers))
+	w.Gauge("agentd_feed_followers", "Followers of all sessions.", float64(f.Feeds))
 	w.Counter("agentd_journal_commits_total", "Writes to the store.", float64(f.Commits))
 	w.Counter("agentd_journal_batches_total", "Batches in those writes.", float64(f.Batches))
 	w.Counter("agentd_facts_total", "Facts that were made durable.", float64(f.Facts))
 	w.Counter("agentd_facts_bytes_total", "Bytes of those facts.", float64(f.Bytes))
-	w.Counter("agentd_journal_failures_total", "Batches that the store did not take.", float64(f.Failures))
+	w.Counter("agentd_journal_failures_total", "Batches that the store rejected.", float64(f.Failures))
 	w.Counter("agentd_retention_sessions_total", "Sessions whose first events were removed.", float64(f.TrimmedSessions))
 	w.Counter("agentd_retention_events_total", "Events that were removed.", float64(f.TrimmedEvents))
 	w.Counter("agentd_retention_bytes_total", "Bytes of those events.", float64(f.TrimmedBytes))

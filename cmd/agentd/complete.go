@@ -8,14 +8,15 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/command"
+	"agentd/event"
 	"agentd/permission"
 )
 
 // completions say how each shell is given its script.
 var completions = map[string]struct{ needs, example string }{
 	"bash":       {"It needs the package bash-completion.", "  source <(agentd completion bash)\n  agentd completion bash > /etc/bash_completion.d/agentd"},
-	"zsh":        {"A new shell knows it, if compinit is loaded.", "  agentd completion zsh > \"${fpath[1]}/_agentd\""},
-	"fish":       {"A new shell knows it.", "  agentd completion fish | source\n  agentd completion fish > ~/.config/fish/completions/agentd.fish"},
+	"zsh":        {"New shells load it if compinit is enabled.", "  agentd completion zsh > \"${fpath[1]}/_agentd\""},
+	"fish":       {"New shells load it.", "  agentd completion fish | source\n  agentd completion fish > ~/.config/fish/completions/agentd.fish"},
 	"powershell": {"Put the line into the profile to have it in every shell.", "  agentd completion powershell | Out-String | Invoke-Expression"},
 }
 
@@ -28,7 +29,7 @@ func addCompletion(root *cobra.Command) {
 		if c.Name() != "completion" {
 			continue
 		}
-		c.Short = "Write the script that completes commands in a shell"
+		c.Short = "Write a shell completion script"
 		c.Long = "Writes the script that completes commands, flags and their values in a shell.\n\nExit codes: those of its commands."
 		c.Example = "  source <(agentd completion bash)\n  agentd completion zsh > \"${fpath[1]}/_agentd\""
 		c.Args, c.RunE = noSuchCommand, needsCommand
@@ -48,11 +49,11 @@ func choices() map[string][]string {
 	all := map[string][]string{
 		"mode":         permission.Modes(),
 		"role":         {string(command.RoleAdmin), string(command.RoleClient), string(command.RoleObserver)},
-		"scope":        {"once", "session"},
-		"queue-policy": {"queue", "reject", "interrupt", "steer"},
-		"missed":       {"run_once", "skip", "run_all"},
-		"overlap":      {"skip", "queue", "allow"},
-		"files":        {"restore", "keep"},
+		"scope":        event.EnumValues("@approvalScope"),
+		"queue-policy": event.EnumValues("@queuePolicy"),
+		"missed":       event.EnumValues("@missedRuns"),
+		"overlap":      event.EnumValues("@overlappingRuns"),
+		"files":        event.EnumValues("@rollbackFiles"),
 		"signal":       {"traces", "metrics"},
 		"atif-version": {"1.8", "1.4"},
 

@@ -16,7 +16,7 @@ import (
 
 func (a *app) configCommand() *cobra.Command {
 	return parent("config", "Show or check the configuration",
-		"The configuration is laid over in this order: defaults, the file, the environment,\nflags. A later layer wins.\n\nExit codes: those of its commands.",
+		"The configuration has these layers, and a later one wins: defaults, the file, the\nenvironment, flags.\n\nExit codes: those of its commands.",
 		"  agentd config show\n  agentd config check agentd.yaml", a.configShow(), a.configCheck())
 }
 
@@ -34,7 +34,7 @@ func (a *app) configShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show each setting's value and where it comes from",
-		Long: `Shows what holds after all layers: the value of each setting and its origin.
+		Long: `Shows the result of all layers: the value of each setting and its origin.
 Passwords in addresses are not shown. A setting that this release only checks is
 marked with "not in use yet".
 

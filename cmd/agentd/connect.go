@@ -179,7 +179,7 @@ func (l *localFacts) TakeUp(ctx context.Context, sessionID string) error {
 		return nil
 	}
 	if err := l.runtime.TakeUp(ctx, sessionID); err != nil {
-		return fmt.Errorf("session %s could not be taken up: %w", sessionID, err)
+		return fmt.Errorf("session %s could not be continued: %w", sessionID, err)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ const maxCredential = 8 << 10
 var (
 	errNoVariable = errors.New("the variable is not set")
 	errNoFile     = errors.New("the file can't be read")
-	errNoToken    = errors.New("it holds no token: one line of visible characters")
+	errNoToken    = errors.New("it has no token: expected one line of visible characters")
 )
 
 // credential reads what is behind a reference. Nothing of it is in the errors, which

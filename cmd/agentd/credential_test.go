@@ -85,7 +85,7 @@ mcp: [{id: web, url: %q, credentials: [%q]}]
 	restart := func(p *process) *process {
 		if p != nil {
 			p.stop(syscall.SIGKILL)
-			logs += p.rest()
+			logs += p.remainingLog()
 		}
 		p = start(t, data, "--config", config)
 		offersSignIn(p)
@@ -117,7 +117,7 @@ mcp: [{id: web, url: %q, credentials: [%q]}]
 		t.Errorf("%+v", res)
 	}
 	p.stop(syscall.SIGTERM)
-	if logs += p.rest(); strings.Contains(logs, token) {
+	if logs += p.remainingLog(); strings.Contains(logs, token) {
 		t.Error("the log holds the credential")
 	}
 	holdsNothingOf(t, data, token)

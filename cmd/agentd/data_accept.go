@@ -21,11 +21,11 @@ import (
 
 func (a *app) dataCommand() *cobra.Command {
 	return parent("data", "Decide which data directories are yours",
-		`A data directory holds tokens, the address of a server, and policies. agentd uses
-one only if it made it for you: a repository could bring its own. The mark is the
-file "owner" in the directory, made with a key in $XDG_STATE_HOME/agentd, or
-~/.local/state/agentd. A copy of a directory, and one from a release without
-marks, must be accepted once.
+		`A data directory contains tokens, the address of a server, and policies. agentd
+uses one only if it created it for you, because a repository could bring its own.
+The mark is the file "owner" in the directory, made with a key in
+$XDG_STATE_HOME/agentd, or ~/.local/state/agentd. A copy of a directory, and one
+from a release without marks, must be accepted once.
 
 Exit codes: those of its commands.`,
 		"  agentd data accept ./.agentd", a.dataAccept())
@@ -76,7 +76,7 @@ func (a *app) acceptData(ctx context.Context, dir string, yes bool) error {
 	}
 	if !yes {
 		if a.json || !terminal.IsTerminal(a.in) {
-			return usagef("nobody can be asked whether to accept %s: run it at a terminal without --json, or add --yes", dir)
+			return usagef("can't ask whether to accept %s: run this at a terminal without --json, or add --yes", dir)
 		}
 		p := a.printer()
 		found.print(p)
@@ -161,7 +161,7 @@ func (d *dataContents) readStore(ctx context.Context, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, s, rec.Data)
 		if err != nil {
 			return fmt.Errorf("fact %d of the runtime: %w", rec.Sequence, err)
 		}
@@ -173,13 +173,13 @@ func (d *dataContents) readStore(ctx context.Context, dir string) (err error) {
 }
 
 func (d *dataContents) print(p *printer) {
-	p.linef("%s holds %d entries: %s", d.Data, len(d.Entries), terminal.Plain(strings.Join(d.Entries, ", ")))
+	p.linef("%s contains %d entries: %s", d.Data, len(d.Entries), terminal.Plain(strings.Join(d.Entries, ", ")))
 	p.linef("sessions: %d", d.Sessions)
 	if d.Server != "" {
 		p.linef("names a server at %s", terminal.Plain(d.Server))
 	}
 	for _, t := range d.Tokens {
-		p.linef("token %s (%s) lets in a %s of account %s", t.ID, terminal.Plain(t.Name), t.Role, orDash(terminal.Plain(t.Account)))
+		p.linef("token %s (%s) gives access as %s of account %s", t.ID, terminal.Plain(t.Name), t.Role, orDash(terminal.Plain(t.Account)))
 	}
 	switch {
 	case d.Mode == "" && len(d.Rules) == 0:
@@ -191,6 +191,6 @@ func (d *dataContents) print(p *printer) {
 		}
 	}
 	if d.Problem != "" {
-		p.linef("%s", p.Paint(terminal.Red, "not all of it can be read: "+terminal.Plain(d.Problem)))
+		p.linef("%s", p.Paint(terminal.Red, "some of it can't be read: "+terminal.Plain(d.Problem)))
 	}
 }

@@ -50,7 +50,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var network bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at what this machine offers, with advice",
+		Short: "Check this machine and give advice",
 		Long: `Looks at the configuration, the data, the address, the providers with their keys,
 the MCP servers, and what the sandbox really enforces on this machine, each with
 advice. Addresses on this machine are tried, others only with --network. It
@@ -145,7 +145,7 @@ func storeFindings(ctx context.Context, c *config.Config) []finding {
 	case c.Database():
 		s, err = postgres.Open(ctx, c.Data, nil)
 	case !hasStore(c.Data):
-		return []finding{ok("store", "none in %s yet; \"agentd serve\" makes it", c.Data)}
+		return []finding{ok("store", "none in %s yet; \"agentd serve\" creates it", c.Data)}
 	default:
 		s, err = pebble.Open(c.Data, nil)
 	}
@@ -215,7 +215,7 @@ func (a *app) providerFinding(ctx context.Context, p config.Provider, network bo
 	if p.Kind == "script" {
 		switch {
 		case p.Script == "":
-			return warn(name, "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure providers", "the built-in script provider answers, which needs no key and only repeats what is said")
+			return warn(name, "set OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure providers", "the built-in script provider answers, which needs no key and only repeats its input")
 		case !exists(p.Script):
 			return fail(name, "correct providers[].script", "there is no file %s", p.Script)
 		}
@@ -240,13 +240,14 @@ func (a *app) providerFinding(ctx context.Context, p config.Provider, network bo
 
 // addressFinding says whether an address can be reached, if it may be tried.
 func addressFinding(ctx context.Context, name, address, has, advice string, network bool) finding {
+	shown := config.ShownURL(address) // people paste what doctor says
 	if !network && !loopbackURL(address) {
-		return ok(name, "%s, %s; not tried, --network does", address, has)
+		return ok(name, "%s, %s; not tried; --network tries it", shown, has)
 	}
 	if err := reachable(ctx, address); err != nil {
-		return warn(name, advice, "%s can't be reached: %v", address, err)
+		return warn(name, advice, "%s can't be reached: %v", shown, err)
 	}
-	return ok(name, "%s can be reached, %s", address, has)
+	return ok(name, "%s can be reached, %s", shown, has)
 }
 
 // loopbackURL reports whether an address is on this machine.

@@ -79,8 +79,8 @@ func (r *sandboxReport) findings() []finding {
 	case r.Mode == string(sandbox.DangerFullAccess):
 		return []finding{warn("sandbox", "set sandbox.mode to workspace_write", "switched off: tools may do everything that you may")}
 	case len(r.NotEnforced) > 0:
-		return []finding{warn("sandbox", "see below what tools could do; commands ask for approval where the boundary is missing",
-			"%s is not wholly enforced here: %s", r.Mode, terminal.Plural(int64(len(r.NotEnforced)), "gap"))}
+		return []finding{warn("sandbox", "see below for what tools could do; commands ask for approval where the boundary is missing",
+			"%s is not fully enforced here: %s", r.Mode, terminal.Plural(int64(len(r.NotEnforced)), "gap"))}
 	}
 	return []finding{ok("sandbox", "%s with network %s is enforced by this kernel", r.Mode, r.Network)}
 }

@@ -80,7 +80,7 @@ func TestEventsFollowsWithFilters(t *testing.T) {
 func TestEveryProblemHasItsRequest(t *testing.T) {
 	p := start(t, filepath.Join(t.TempDir(), "data"))
 	for _, path := range []string{"/v1/transfer/sess_none", "/v1/trim/sess_none", "/v1/backup", "/agui", "/v1/sessions/sess_none/events"} {
-		res := p.get(path, "X-Request-ID", "req_mine")
+		res := p.getWithToken(path, "X-Request-ID", "req_mine")
 		var said struct{ Code, RequestID string }
 		err := json.NewDecoder(res.Body).Decode(&said)
 		if err != nil || res.StatusCode < 400 || said.Code == "" || said.RequestID != "req_mine" || res.Header.Get("Content-Type") != "application/problem+json" {
@@ -136,7 +136,7 @@ func TestNoTokenIsInTheLogOfAServer(t *testing.T) {
 	program(t, "tokens", "revoke", "--data", p.data, "laptop")
 	p.completed(p.submit("hello"))
 	p.signal(syscall.SIGTERM)
-	logged := p.rest()
+	logged := p.remainingLog()
 	if !strings.Contains(logged, "req_seen") {
 		t.Error("the log has no requests: nothing was tested")
 	}
@@ -180,7 +180,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	workers.Wait()
 	p.stop(syscall.SIGTERM)
 	restored := filepath.Join(dir, "restored")
-	if out, errs, code := program(t, "restore", "--data", restored, file); code != 0 || !strings.Contains(out, "everything fits") {
+	if out, errs, code := program(t, "restore", "--data", restored, file); code != 0 || !strings.Contains(out, "no problems found") {
 		t.Fatalf("restore: %d\n%s%s", code, out, errs)
 	}
 	p = start(t, restored)

@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().StringSliceVar(&o.types, "types", nil, "only these types; * stands for anything")
 	cmd.Flags().Uint64Var(&o.after, "after", 0, "only facts after this sequence")
 	cmd.Flags().BoolVar(&o.ids, "ids", false, "show what each fact is about, for agentd why")
-	cmd.Flags().Uint64Var(&o.last, "last", 0, "only so many of the newest facts, and those that follow")
+	cmd.Flags().Uint64Var(&o.last, "last", 0, "only this many of the newest facts, and those that follow")
 	return a.withDataFlags(cmd)
 }
 
@@ -171,9 +171,9 @@ type eventLine struct {
 	withID     bool
 }
 
-// about is the id of the narrowest thing that the fact is about, of those that
+// subjectID is the id of the narrowest thing that the fact is about, of those that
 // "agentd why" can explain.
-func (l *eventLine) about() string {
+func (l *eventLine) subjectID() string {
 	for _, id := range []string{l.ToolCallID, l.ActionID, l.TurnID, l.TaskID} {
 		if id != "" && id != event.NotApplicable {
 			return id
@@ -201,7 +201,7 @@ func (l *eventLine) format(p *printer) string {
 	}
 	line := p.Paint(terminal.Dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.Paint(l.colour(), kind) + " "
 	if l.withID {
-		line += p.Paint(terminal.Dim, fmt.Sprintf("%-32s", terminal.Plain(l.about()))) + " "
+		line += p.Paint(terminal.Dim, fmt.Sprintf("%-32s", terminal.Plain(l.subjectID()))) + " "
 	}
 	line += l.summary()
 	return strings.TrimRight(line, " ")

@@ -19,7 +19,7 @@ import (
 
 func (a *app) evidenceCommand() *cobra.Command {
 	return parent("evidence", "Check exported evidence",
-		"Checks what \"agentd export\", \"agentd bench export\" and the commands behind them\ngave, and names the key that a runtime signs with.\n\nExit codes: those of its commands.",
+		"Checks exports of \"agentd export\", \"agentd bench export\" and the commands behind\nthem, and prints the key that a runtime signs with.\n\nExit codes: those of its commands.",
 		"  agentd evidence verify evidence.zip\n  agentd evidence key", a.evidenceVerifyCommand(), a.evidenceKeyCommand())
 }
 
@@ -34,8 +34,8 @@ func (a *app) evidenceKeyCommand() *cobra.Command {
 		Use:   "key",
 		Short: "Print the id of the key that exports are signed with",
 		Long: `Prints the id of the key with which this runtime signs evidence, replay cases,
-reviews, trials and exported sessions. Tell it to those who verify: no export can
-prove whose key it was signed with.
+reviews, trials and exported sessions. Give it to those who verify: no export can
+prove whose key signed it.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd evidence key\n  agentd evidence verify --key $(agentd evidence key) evidence.zip",
@@ -67,14 +67,14 @@ func keyOf(ctx context.Context, f facts.Source) (*evidenceKey, error) {
 			return nil, fmt.Errorf("status: %w", err)
 		}
 		if said.Runtime.KeyID == "" {
-			return nil, errors.New("the server doesn't say which key it signs with")
+			return nil, errors.New("the server doesn't report the key it signs with")
 		}
 		return &said.Runtime, nil
 	case *localFacts:
 		id, err := f.runtime.EvidenceKeyID(ctx)
 		return &evidenceKey{RuntimeID: f.runtime.ID(), KeyID: id}, err
 	}
-	return nil, errors.New("the key can't be asked for here")
+	return nil, errors.New("the signing key isn't available here")
 }
 
 func (a *app) evidenceVerifyCommand() *cobra.Command {
@@ -83,25 +83,26 @@ func (a *app) evidenceVerifyCommand() *cobra.Command {
 		Use:   "verify FILE",
 		Short: "Verify a signed export offline",
 		Long: `Verifies a pack: a JSON file, or a bundle as a directory or a zip archive. Every
-fact is held against the session's hash chain, every section and file against its
-hash, and all hashes against the signature. What is judged is content: a pack that
-another program wrote as JSON with other white space is still the same.
+fact is checked against the session's hash chain, every section and file against
+its hash, and all hashes against the signature. Only content matters: a pack that
+another program rewrote with different white space is still valid.
 
 Replay cases, reviews (as .json) and packs of benchmark trials are verified as
-well. They hold no facts: every section is held against its hash and all hashes
-against the signature, which also names the place in the chain that they were made
-at. A document that carries no proof is named for what it is.
+well. They contain no facts: every section is checked against its hash and all
+hashes against the signature, which also names the place in the chain where they
+were made. A document without a proof is reported as such.
 
-A pack names the key that signed it, but can't prove whose key that is. Compare it
-with the id that the runtime's operator told you ("agentd evidence key"), or give
-that with --key.
+A pack names the key that signed it, but can't prove whose key that is. Compare
+it with the id that the runtime's operator gave you ("agentd evidence key"), or
+pass that id with --key.
 
-A change is named with its place: the byte, if one byte alone was changed, put in
-or taken out, or the first of the few among which the change begins; the section,
-and the fact. In a zip archive it is the byte of the file in it.
+A change is reported with its place: the byte, if only one was changed, inserted
+or removed, or else the first of the few bytes where the change begins; the
+section, and the fact. In a zip archive it is the byte of the file in the
+archive.
 
-Exit codes: 0 nothing was changed, 1 something was (the first change is named),
-there is no proof, or the file can't be read, 2 usage.`,
+Exit codes: 0 unchanged, 1 changed (the first change is reported), without a
+proof, or unreadable, 2 usage.`,
 		Example: "  agentd evidence verify pack.json\n  agentd evidence verify --key sha256:… evidence.zip\n  agentd evidence verify --json evidence/",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
@@ -121,7 +122,7 @@ there is no proof, or the file can't be read, 2 usage.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "id of the key that must have signed")
+	cmd.Flags().StringVar(&key, "key", "", "id of the key that must have signed it")
 	return cmd
 }
 
@@ -174,17 +175,17 @@ func printVerification(p *printer, v *evidence.Verification) {
 	p.linef("%s of session %s: %d facts through %d, chain head %s", terminal.Plain(cmp.Or(v.EvidenceID, v.Kind)), terminal.Plain(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
 	switch {
 	case v.Format == evidence.ReplayFormat:
-		p.linef("that the facts of a %s are those of the session is attested by the signature alone", v.Kind)
+		p.linef("only the signature attests that the facts of a %s are those of the session", v.Kind)
 	case v.Format != evidence.Format:
-		p.linef("a %s holds no facts; that it was made of these is attested by the signature alone", v.Kind)
+		p.linef("a %s contains no facts; only the signature attests that it was made from them", v.Kind)
 	case v.Removed > 0:
 		p.linef("the facts through %d were removed by retention before the export; the rest of the chain is checked from there", v.Removed)
 	case !v.Complete:
-		p.linef("the facts between those of its scope are attested by the signature alone")
+		p.linef("only the signature attests the facts between those of its scope")
 	}
 	p.linef("signed with the key %s", v.KeyID)
 	if !v.KeyKnown {
-		p.linef("compare that with what \"agentd evidence key\" says at the runtime that exported it, or use --key; the session is of %s", terminal.Plain(v.RuntimeID))
+		p.linef("compare that with the output of \"agentd evidence key\" at the runtime that exported it, or use --key; the session is of %s", terminal.Plain(v.RuntimeID))
 	}
 	p.linef("%s", p.Paint(terminal.Green, "nothing was changed"))
 }

@@ -53,9 +53,9 @@ var kindsByMember = []struct {
 	{"target_project", fileKind{kindOther, "a benchmark in the shape of Agent QC", ""}},
 	{"specversion", fileKind{kindPlain, "CloudEvents, without their proof", ""}},
 	{"resourceSpans", fileKind{kindOther, "telemetry", ""}},
-	{"eventId", fileKind{kindPlain, "events, one a line, without their proof", ""}},
+	{"eventId", fileKind{kindPlain, "events, one per line, without their proof", ""}},
 	{"steps", fileKind{kindOther, "a trajectory", ""}},
-	{"partial", fileKind{kindOther, "the summary of an export; the whole is what its reference names", ""}},
+	{"partial", fileKind{kindOther, "the summary of an export; its reference names the rest", ""}},
 }
 
 // kindOf says what a file is.
@@ -70,7 +70,7 @@ func kindOf(path string) (fileKind, error) {
 				return fileKind{kindPack, "a bundle of evidence", "agentd evidence verify"}, nil
 			}
 		}
-		return fileKind{kindPlain, "a directory that is no bundle", ""}, nil
+		return fileKind{kindPlain, "a directory that isn't a bundle", ""}, nil
 	}
 	f, err := os.Open(path)
 	if err != nil {

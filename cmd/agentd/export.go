@@ -27,7 +27,7 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := a.exportEvidenceCommand()
 	export := cmd.RunE
 	cmd.Use, cmd.Short = "export SESSION", "Export evidence of a session"
-	cmd.Long = "Exports what happened in a session, a thread, a turn or a task, made of its facts\nalone. Each export is recorded in the session. Without the name of a kind it is\nthe signed evidence pack.\n\nExit codes: 0 done, 1 failed, 2 usage."
+	cmd.Long = "Exports what happened in a session, a thread, a turn or a task, from its facts\nalone. Each export is recorded in the session. Without a subcommand it is the\nsigned evidence pack.\n\nExit codes: 0 done, 1 failed, 2 usage."
 	cmd.Example = "  agentd export sess_01 > pack.json\n  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html"
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
@@ -129,10 +129,10 @@ func (a *app) exportReplayCommand() *cobra.Command {
 	cmd := a.exporting(&p.ExportScope, p, "FILE.json", &cobra.Command{
 		Use:   "replay SESSION",
 		Short: "Export a replay case",
-		Long: `Exports the facts of turns with what decisions depend on, so that "agentd
-replay" can decide again. Without --out the case goes to standard output, with
---json the answer of export_replay. --out takes FILE.json. "agentd evidence
-verify" checks the case.
+		Long: `Exports the facts of turns with everything that decisions depend on, so that
+"agentd replay" can check them. Without --out the case goes to standard
+output, with --json the answer of export_replay. --out takes FILE.json.
+"agentd evidence verify" checks the case.
 
 --format agent-evidence writes it in the shape of the Agent Evidence standard
 instead, which names the case by its hash and can't be run.
@@ -141,6 +141,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd export replay sess_01 --turn turn_01 > case.json\n  agentd export replay sess_01 --format agent-evidence > replay.json",
 	})
 	cmd.Flags().StringVar(&p.format, "format", "agentd", "agentd or agent-evidence")
+	cmd.Flags().StringVar(&p.GraderInstructions, "grader", "", "what to tell those who judge a replay")
 	return cmd
 }
 
@@ -150,7 +151,7 @@ func (a *app) exportReviewCommand() *cobra.Command {
 		Use:   "review SESSION",
 		Short: "Export a page for people",
 		Long: `Exports what was asked, done, decided, changed and left open, each statement
-with the event that it rests on. Without --out it goes to standard output as
+with the event that supports it. Without --out it goes to standard output as
 Markdown, with --json the answer of export_review. --out takes FILE.md,
 FILE.html or FILE.json.
 
@@ -170,7 +171,7 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, forms stri
 	cmd.Flags().StringVar(&scope.ThreadID, "thread", "", "only this thread")
 	cmd.Flags().StringVar(&scope.TurnID, "turn", "", "only this turn")
 	cmd.Flags().StringVar(&scope.TaskID, "task", "", "only this task")
-	cmd.Flags().StringVar(&out, "out", "", "where it goes: "+forms+" (default standard output)")
+	cmd.Flags().StringVar(&out, "out", "", "output: "+forms+" (default standard output)")
 	return a.withDataFlags(cmd)
 }
 

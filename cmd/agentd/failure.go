@@ -52,7 +52,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	}
 	a.sayf("agentd: %s", said)
 	if code == exitUsage && cmd != nil && !isConfigError(err) {
-		a.sayf("Run '%s --help' for how it is used.", cmd.CommandPath())
+		a.sayf("Run '%s --help' for usage.", cmd.CommandPath())
 	}
 	return code
 }

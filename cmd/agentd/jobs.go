@@ -19,11 +19,11 @@ func (a *app) jobsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List jobs with how far they are",
-		Long: `Lists jobs with how far they are. With -f changes in a session are shown as they
-come, until the command is stopped: on a terminal the bars are drawn anew, in a
-pipe each change is a line. With --json the answer is that of list_jobs, and with
--f each line is a fact about a job.
+		Short: "List jobs with their progress",
+		Long: `Lists jobs with their progress. With -f changes in a session are shown as they
+come, until the command is stopped: on a terminal the bars are redrawn, in a pipe
+each change is a line. With --json the answer is that of list_jobs, and with -f
+each line is a fact about a job.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd jobs\n  agentd jobs --status running\n  agentd jobs -f --session sess_01\n  agentd jobs --session sess_01 --json",
@@ -38,9 +38,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.jobs(cmd.Context(), f, p, follow) })
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
-	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
-	cmd.Flags().StringVar(&p.Status, "status", "", "only those with that status")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show changes as they come")
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
+	cmd.Flags().StringVar(&p.Status, "status", "", "only those with this status")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
@@ -87,7 +87,7 @@ func bar(c event.JobCounts, width int) string {
 }
 
 func (a *app) jobCommand() *cobra.Command {
-	return parent("job", "Run, look at, stop and repair a job",
+	return parent("job", "Run, show, cancel and retry a job",
 		"A job works on many items with one instruction, each in a thread of its own.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		"  agentd job run items.jsonl --instruction \"Translate to French.\"\n  agentd job show job_01\n  agentd job cancel job_01\n  agentd job retry job_01 item_000007",
 		a.jobRunCommand(), a.jobShowCommand(), a.jobCancelCommand(), a.jobRetryCommand())
@@ -106,7 +106,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.askJob(cmd, f, p) })
 		},
 	}
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many items (default 100)")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "maximum number of items (default 100)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "go on where an answer with nextCursor ended")
 	return a.withDataFlags(cmd)
 }
@@ -115,8 +115,8 @@ func (a *app) jobCancelCommand() *cobra.Command {
 	p := &command.CancelJob{}
 	cmd := &cobra.Command{
 		Use:     "cancel JOB",
-		Short:   "Stop a job; what is done stays",
-		Long:    "Stops a job. Items that are done stay as they are.\n\nExit codes: 0 stopped, 1 failed, 2 usage.",
+		Short:   "Cancel a job; finished items stay",
+		Long:    "Cancels a job. Finished items stay as they are.\n\nExit codes: 0 stopped, 1 failed, 2 usage.",
 		Example: "  agentd job cancel --reason \"wrong language\" job_01",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {

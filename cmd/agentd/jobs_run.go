@@ -17,6 +17,7 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
+	"agentd/state"
 )
 
 // maxItemLine bounds a line of the items.
@@ -28,17 +29,18 @@ func (a *app) jobRunCommand() *cobra.Command {
 	var attempts int64
 	cmd := &cobra.Command{
 		Use:   "run FILE",
-		Short: "Work on the items of a file and write what comes out",
-		Long: `Creates a job of the items in a file, one JSON value a line ("-" is standard
-input), and follows it to its end. A line is an item's input; an object with
-"input" and, if you like, "itemId" names the item too.
+		Short: "Work on the items of a file and write the results",
+		Long: `Creates a job of the items in a file, one JSON value per line ("-" is
+standard input), and follows it to its end. A line is an item's input; an
+object with "input" and, if you like, "itemId" names the item too.
 
-What comes out goes to standard output, one JSON object a line, as soon as an
-item ended; how far the job is goes to standard error. With --json standard
-output has the job's record at the end and nothing else. An interrupt cancels
-the job: what is done stays.
+Results go to standard output, one JSON object per line, as soon as an item
+ends; progress goes to standard error. With --json standard output has the
+job's record at the end and nothing else. An interrupt cancels the job;
+finished items stay.
 
-Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
+Exit codes: 0 the job is done, 1 it failed, 2 usage. A failed item fails the job
+unless --failures-allowed lets it pass.`,
 		Example: `  agentd job run items.jsonl --instruction "Translate to French."
   agentd job run items.jsonl --instruction "Classify." --schema label.json --concurrency 16 --attempts 3
   seq 10 | agentd job run - --instruction "Is it a prime?"`,
@@ -53,12 +55,13 @@ Exit codes: 0 all items are done, 1 the job or an item failed, 2 usage.`,
 			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.runJob(cmd.Context(), f, p) })
 		},
 	}
-	cmd.Flags().StringVar(&p.Instruction, "instruction", "", "what is to be done with each item")
-	cmd.Flags().Int64Var(&p.Concurrency, "concurrency", 0, "so many items at once (default 8)")
-	cmd.Flags().StringVar(&schema, "schema", "", "file with the JSON Schema that each output satisfies")
-	cmd.Flags().Int64Var(&attempts, "attempts", 1, "at most so many attempts at an item")
-	cmd.Flags().Int64Var(&p.MaxRuntimeMs, "max-runtime-ms", 0, "end the job after that time")
-	cmd.Flags().StringVar(&p.SessionID, "session", "", "session of the job; a new one if absent")
+	cmd.Flags().StringVar(&p.Instruction, "instruction", "", "what to do with each item")
+	cmd.Flags().Int64Var(&p.Concurrency, "concurrency", 0, "items in parallel (default 8)")
+	cmd.Flags().StringVar(&schema, "schema", "", "file with the JSON Schema that each output must satisfy")
+	cmd.Flags().Int64Var(&attempts, "attempts", 1, "maximum attempts per item")
+	cmd.Flags().Int64Var((*int64)(&p.FailuresAllowed), "failures-allowed", 0, "how many items may fail without failing the job")
+	cmd.Flags().Int64Var(&p.MaxRuntimeMs, "max-runtime-ms", 0, "end the job after this time")
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "session of the job; default: a new one")
 	cmd.Flags().StringVar(&p.Title, "title", "", "title, for people")
 	return a.withDataFlags(cmd)
 }
@@ -99,7 +102,7 @@ func compactJSON(raw []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readItems reads items, one JSON value a line.
+// readItems reads items, one JSON value per line.
 func readItems(in io.Reader) ([]command.JobItemInput, error) {
 	var items []command.JobItemInput
 	lines := bufio.NewScanner(in)
@@ -119,7 +122,7 @@ func readItems(in io.Reader) ([]command.JobItemInput, error) {
 		return nil, err
 	}
 	if len(items) == 0 {
-		return nil, errors.New("there are no items")
+		return nil, errors.New("no items")
 	}
 	return items, nil
 }
@@ -128,7 +131,7 @@ func readItems(in io.Reader) ([]command.JobItemInput, error) {
 func readItem(raw []byte) (command.JobItemInput, error) {
 	compact, err := compactJSON(raw)
 	if err != nil {
-		return command.JobItemInput{}, fmt.Errorf("it is not valid JSON: %w", err)
+		return command.JobItemInput{}, fmt.Errorf("not valid JSON: %w", err)
 	}
 	var item command.JobItemInput
 	strict := json.NewDecoder(bytes.NewReader(compact))
@@ -157,7 +160,7 @@ func (a *app) runJob(ctx context.Context, f facts.Source, p *command.CreateJob) 
 		end := &command.CancelJob{JobID: made.JobID, Reason: "interrupted at the terminal"}
 		err = f.Do(context.WithoutCancel(ctx), end, nil)
 		show.finish()
-		a.sayf("%s was cancelled; what is done stays.", made.JobID)
+		a.sayf("%s was cancelled; finished items stay.", made.JobID)
 		return errors.Join(silent(exitFailed), err)
 	}
 	show.finish()
@@ -169,7 +172,7 @@ func (a *app) runJob(ctx context.Context, f facts.Source, p *command.CreateJob) 
 			return err
 		}
 	}
-	if job.Status != "completed" || job.Progress.Failed > 0 {
+	if job.Status != "completed" {
 		return silent(exitFailed)
 	}
 	return nil
@@ -208,7 +211,7 @@ func (s *jobShow) follow(ctx context.Context, f facts.Source, sessionID string) 
 		if e.JobID != s.jobID {
 			continue
 		}
-		done, err := s.fact(e)
+		done, err := s.showFact(e)
 		if err != nil || done {
 			return err
 		}
@@ -226,8 +229,8 @@ type jobLine struct {
 	Error        *event.Failure  `json:"error,omitempty"`
 }
 
-// fact takes in a fact of the job; true says that it ended.
-func (s *jobShow) fact(e *event.Event) (bool, error) {
+// showFact counts and shows a fact of the job, and reports whether the job ended.
+func (s *jobShow) showFact(e *event.Event) (bool, error) {
 	c := &s.counts
 	var line *jobLine
 	switch p := e.Payload.(type) {
@@ -247,7 +250,7 @@ func (s *jobShow) fact(e *event.Event) (bool, error) {
 		c.Failed++
 		line = &jobLine{ItemID: e.JobItemID, Status: "failed", AttemptCount: p.AttemptCount, Error: &p.Error}
 	case *event.JobStatusChanged:
-		return p.Status == "completed" || p.Status == "failed" || p.Status == "cancelled", nil
+		return state.JobEnded(p.Status), nil
 	}
 	if line != nil && !s.a.json {
 		s.erase()

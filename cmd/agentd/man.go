@@ -14,7 +14,7 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Short:   "Write the man pages into a directory",
-		Long:    "Writes one man page for each command into DIR, which is made if it doesn't exist.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Long:    "Writes one man page per command into DIR, which is created if it doesn't exist.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		Example: "  agentd man /usr/local/share/man/man1",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {

@@ -23,9 +23,9 @@ func TestMetricsOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.completed(turn)
-	stream := p.get("/v1/sessions/"+turn.SessionID+"/events", "Accept", "text/event-stream")
+	stream := p.getWithToken("/v1/sessions/"+turn.SessionID+"/events", "Accept", "text/event-stream")
 	defer stream.Body.Close()
-	if res := p.get("/v1/catalog", "X-Padding", strings.Repeat("x", 40<<10)); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+	if res := p.getWithToken("/v1/catalog", "X-Padding", strings.Repeat("x", 40<<10)); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large header: %d", res.StatusCode)
 	} else {
 		res.Body.Close()
@@ -96,8 +96,8 @@ func documented(t *testing.T, f *figures) {
 	}
 }
 
-// get asks for a path with the admin's token. The caller closes the body.
-func (p *process) get(path string, header ...string) *http.Response {
+// getWithToken asks for a path with the admin's token. The caller closes the body.
+func (p *process) getWithToken(path string, header ...string) *http.Response {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
 	if err != nil {

@@ -55,8 +55,8 @@ func newReader(name string) *reader {
 	return r
 }
 
-// take adds an event, or ends the reader.
-func (r *reader) take(sessionID string, data []byte, err error) bool {
+// receiveEvent adds an event, or ends the reader.
+func (r *reader) receiveEvent(sessionID string, data []byte, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.grew.Broadcast()
@@ -117,10 +117,10 @@ func (r *reader) overSSE(body io.Reader, sessionID string) {
 			err = errors.New(string(f.Data))
 		}
 		if err != nil {
-			r.take(sessionID, nil, err)
+			r.receiveEvent(sessionID, nil, err)
 			return
 		}
-		if !r.take(sessionID, f.Data, nil) {
+		if !r.receiveEvent(sessionID, f.Data, nil) {
 			return
 		}
 	}
@@ -131,7 +131,7 @@ func (r *reader) overSocket(ctx context.Context, conn *websocket.Conn, sessionID
 	for {
 		_, data, err := conn.Read(ctx)
 		if err != nil {
-			r.take(sessionID, nil, err)
+			r.receiveEvent(sessionID, nil, err)
 			return
 		}
 		m, err := wire.DecodeRPCMessage(data)
@@ -142,12 +142,12 @@ func (r *reader) overSocket(ctx context.Context, conn *websocket.Conn, sessionID
 			err = m.Error.Err()
 		}
 		if err != nil || m.Method != "event" {
-			if err != nil && !r.take(sessionID, nil, err) {
+			if err != nil && !r.receiveEvent(sessionID, nil, err) {
 				return
 			}
 			continue
 		}
-		if !r.take(sessionID, m.Params, nil) {
+		if !r.receiveEvent(sessionID, m.Params, nil) {
 			return
 		}
 	}

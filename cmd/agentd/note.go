@@ -137,7 +137,7 @@ func (n *serverNote) leadsAway() string {
 	}
 	info, err := os.Lstat(n.Socket)
 	if err == nil && (info.Mode()&fs.ModeSocket == 0 || !datadir.Mine(info)) {
-		return fmt.Sprintf("names the socket %s, which another user made", terminal.Plain(n.Socket))
+		return fmt.Sprintf("names the socket %s, which belongs to another user", terminal.Plain(n.Socket))
 	}
 	return "" // where there is none, no one answers
 }

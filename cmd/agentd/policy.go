@@ -15,6 +15,7 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
 	"agentd/internal/yamlbound"
@@ -22,8 +23,8 @@ import (
 )
 
 func (a *app) policyCommand() *cobra.Command {
-	return parent("policy", "Look at the permission policy, and try another one",
-		"Looks at the permission policy, and tries another one on what was decided before.\n\nExit codes: those of its commands.",
+	return parent("policy", "Show the permission policy, and try another one",
+		"Shows the permission policy, and tries another one on past decisions.\n\nExit codes: those of its commands.",
 		"  agentd policy show\n  agentd policy test new-policy.yaml\n  agentd policy accept",
 		a.policyShowCommand(), a.policyTestCommand(), a.policyAcceptCommand())
 }
@@ -32,13 +33,13 @@ func (a *app) policyAcceptCommand() *cobra.Command {
 	p := &command.SetPolicy{AcceptWorkspace: true}
 	cmd := &cobra.Command{
 		Use:   "accept",
-		Short: "Take the rules of a workspace as its file has them now",
-		Long: `Takes the rules of a workspace as .agentd-permissions.yaml has them now. A change
-of that file that narrows what is allowed counts by itself; one that allows more
-doesn't, because a program of an agent may have made it, until a person says so
-with this command. It is the workspace of the configuration, or that of a session,
-and holds for all sessions that work there. Look at the file before you do this.
-With --json the answer is that of set_policy.
+		Short: "Accept the rules in a workspace's file as they are now",
+		Long: `Accepts the rules of a workspace as they are now in .agentd-permissions.yaml. A
+change to that file that allows less takes effect by itself. One that allows more
+doesn't until a person accepts it with this command, because a program run by an
+agent may have made it. The workspace is that of the configuration, or of a
+session, and the rules apply to all sessions that work there. Read the file before
+you accept it. With --json the answer is that of set_policy.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy accept\n  agentd policy accept --session sess_01 --reason \"reviewed\"",
@@ -60,10 +61,10 @@ func (a *app) policyShowCommand() *cobra.Command {
 	p := &command.GetPolicy{}
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the mode and the rules that hold",
-		Long: `Shows the mode and the rules that hold, for the host or for a session. Without a
-server and without data it is what the configuration says. With --json the answer
-is that of get_policy.
+		Short: "Show the mode and the rules in force",
+		Long: `Shows the mode and the rules in force, for the host or for a session. Without a
+server and without data it shows those of the configuration. With --json the
+answer is that of get_policy.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy show\n  agentd policy show --session sess_01 --json",
@@ -139,16 +140,16 @@ func (a *app) policyTestCommand() *cobra.Command {
 	var session string
 	cmd := &cobra.Command{
 		Use:   "test FILE",
-		Short: "Hold a new policy against the decisions of the past",
-		Long: `Holds a policy against the decisions that were recorded, and shows which it would
-make otherwise. Nothing runs and nothing is changed.
+		Short: "Try a new policy on past decisions",
+		Long: `Applies a policy to the recorded decisions and shows which would be
+different. Nothing runs and nothing is changed.
 
 FILE is YAML with "mode" and "rules" as under "permissions" of the configuration,
 or a whole configuration. Its rules take the place of the host's; those of a
-session stay. Without a mode the recorded ones stay. Approvals hold as they did
-then, and the sandbox is taken to hold unless the facts say that it didn't. Calls
-whose arguments were too large to be kept in the fact can't be decided anew and
-are counted.
+session stay. Without a mode the recorded ones stay. Approvals count as they did
+then, and the sandbox is assumed to have been in force unless the facts say
+otherwise. Calls whose arguments were too large to be kept in the fact can't be
+decided again and are counted. With --json the answer is that of test_policy.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy test new-policy.yaml\n  agentd policy test --session sess_01 --json new-policy.yaml",
@@ -158,16 +159,10 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			loaded, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.withFacts(cmd, toLook, func(f facts.Source) error {
-				return a.testPolicy(cmd.Context(), f, session, policy, absolute(loaded.Config.Workspace.Root))
-			})
+			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.testPolicy(cmd.Context(), f, session, policy) })
 		},
 	}
-	cmd.Flags().StringVar(&session, "session", "", "only the decisions of one session")
+	cmd.Flags().StringVar(&session, "session", "", "only the decisions of this session")
 	return a.withDataFlags(cmd)
 }
 
@@ -215,77 +210,29 @@ func checkMode(mode string) error {
 	return fmt.Errorf("unknown mode %q; use one of %s", mode, strings.Join(permission.Modes(), ", "))
 }
 
-// policyChange is a decision that the new policy makes otherwise.
-type policyChange struct {
-	SessionID    string `json:"sessionId"`
-	EventID      string `json:"eventId"`
-	Sequence     uint64 `json:"sequence"`
-	ToolCallID   string `json:"toolCallId"`
-	ToolName     string `json:"toolName"`
-	What         string `json:"what"`
-	Before       string `json:"before"`
-	BeforeReason string `json:"beforeReason"`
-	After        string `json:"after"`
-	AfterReason  string `json:"afterReason"`
+func (a *app) testPolicy(ctx context.Context, f facts.Source, session string, policy permission.Policy) error {
+	limit := command.MaxPage
+	p := &command.TestPolicy{SessionID: session, Mode: policy.Mode, Rules: append([]event.PolicyRule{}, policy.Rules...), Limit: &limit}
+	return showResult(ctx, a, f, p, printPolicyTest)
 }
 
-// policyReport is the answer of "agentd policy test".
-type policyReport struct {
-	Sessions int            `json:"sessions"`
-	Same     int            `json:"same"`
-	Changes  []policyChange `json:"changes"`
-	// Skipped are decisions whose arguments the facts don't have.
-	Skipped []string `json:"skipped"`
-}
-
-func (a *app) testPolicy(ctx context.Context, f facts.Source, session string, policy permission.Policy, root string) error {
-	sessions := []string{session}
-	if session == "" {
-		var err error
-		if sessions, err = allSessions(ctx, f); err != nil {
-			return err
-		}
-	}
-	report := &policyReport{Sessions: len(sessions), Changes: []policyChange{}, Skipped: []string{}}
-	for _, s := range sessions {
-		if err := replaySession(ctx, f, s, policy, root, report); err != nil {
-			return err
-		}
-	}
-	return a.print(report, func(out *printer) { report.print(out) })
-}
-
-// allSessions returns all sessions, newest first.
-func allSessions(ctx context.Context, f facts.Source) ([]string, error) {
-	var out []string
-	p := &command.ListSessions{}
-	for {
-		var page command.ListSessionsResult
-		if err := f.Do(ctx, p, &page); err != nil {
-			return nil, err
-		}
-		for _, s := range page.Sessions {
-			if s.SessionID != event.RuntimeSession {
-				out = append(out, s.SessionID)
-			}
-		}
-		if p.Cursor = page.NextCursor; p.Cursor == "" {
-			return out, nil
-		}
-	}
-}
-
-func (r *policyReport) print(out *printer) {
-	if len(r.Changes) > 0 {
+func printPolicyTest(out *printer, r *command.TestPolicyResult) {
+	if len(r.Changed) > 0 {
 		rows := [][]string{{"SESSION", "SEQUENCE", "TOOL", "WHAT", "BEFORE", "AFTER", "BECAUSE"}}
-		for _, c := range r.Changes {
+		for _, c := range r.Changed {
 			rows = append(rows, []string{
-				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(c.What, 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.AfterReason), 80),
+				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(turntext.ShortArgs(c.ToolName, c.Args), 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.Reason), 80),
 			})
 		}
 		out.table(rows)
 		out.linef("")
 	}
-	out.linef("%s in %s: %d would change, %d stay, %d can't be told", terminal.Plural(int64(r.Same+len(r.Changes)+len(r.Skipped)), "decision"),
-		terminal.Plural(int64(r.Sessions), "session"), len(r.Changes), r.Same, len(r.Skipped))
+	out.linef("%s in %s: %d would change, %d stay, %d can't be decided", terminal.Plural(r.Total, "decision"),
+		terminal.Plural(r.Sessions, "session"), r.ChangedCount, r.Total-r.ChangedCount-r.Unknown, r.Unknown)
+	if more := r.ChangedCount - int64(len(r.Changed)); more > 0 {
+		out.linef("%s more are not listed; use --session", terminal.Plural(more, "change"))
+	}
+	if r.Truncated {
+		out.linef("There are more decisions than one test looks at; use --session")
+	}
 }

@@ -98,7 +98,7 @@ func (s *serving) reloadPeerTokens() {
 		token, err := s.peerToken(p)
 		switch {
 		case err != nil:
-			s.log.Error("the token of a peer was not read again", "peer", p.ID, "error", err)
+			s.log.Error("the token of a peer could not be reloaded", "peer", p.ID, "error", err)
 		case s.peerSecrets.set(p.ID, token):
 			s.log.Info("the token of a peer was replaced", "peer", p.ID)
 		}

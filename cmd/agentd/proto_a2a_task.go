@@ -21,9 +21,9 @@ func (a *app) createTaskCommand() *cobra.Command {
 agent card. "-" reads the objective from standard input. With --json the answer is
 that of create_task.
 
-It returns when the task is durable; "agentd tasks -f" shows what becomes of it.
-A server carries it out; if none holds the data, the next one does when it starts.
-Work for another agent needs a server that runs.
+It returns when the task is durable; "agentd tasks -f" follows it. A server
+carries it out; if none holds the data, the next one does when it starts. Work for
+another agent needs a server that runs.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  agentd tasks create "write the report"
@@ -44,7 +44,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.SessionID, "session", "", "the session that it belongs to; default a new one")
 	f.StringVar(&p.Title, "title", "", "a short name")
 	f.StringVar(&p.ParentTaskID, "parent", "", "the task that it is a part of")
-	f.StringArrayVar(&p.DependsOn, "after", nil, "a task that has to be completed first")
+	f.StringArrayVar(&p.DependsOn, "after", nil, "a task that must be completed first")
 	f.BoolVar(&wait, "later", false, "don't start it yet")
 	return a.withDataFlags(cmd)
 }
@@ -59,7 +59,7 @@ func (a *app) createTask(cmd *cobra.Command, f facts.Source, p *command.CreateTa
 		return fmt.Errorf("result of create_task: %w", err)
 	}
 	if _, local := f.(*localFacts); local && p.Start {
-		a.sayf("No server holds the data: the task goes on when \"agentd serve\" starts.")
+		a.sayf("No server holds the data: the task starts when \"agentd serve\" does.")
 	}
 	return a.print(raw, func(out *printer) {
 		out.linef("%s: task %s", res.Status, res.TaskID)

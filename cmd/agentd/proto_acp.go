@@ -21,15 +21,16 @@ import (
 func (a *app) acpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acp",
-		Short: "Be the agent of an editor over standard input and output",
-		Long: `Speaks the Agent Client Protocol, version 1, over standard input and output, so
-that an editor that knows the protocol can use agentd as its agent. Standard
-output has the protocol alone; the log goes to standard error.
+		Short: "Run as an editor's agent over standard input and output",
+		Long: `Speaks the Agent Client Protocol, version 1, over standard input and output,
+so that an editor that knows the protocol can use agentd as its agent.
+Standard output carries only the protocol; the log goes to standard error.
 
-It talks to the server that holds the data directory, or to that of --server. The
-editor may then go away at any time: turns go on, and what was asked stays asked.
-Without a server it opens the data itself, for as long as the editor runs it; what
-was unfinished when it ended is taken up when the editor opens the session again.
+It talks to the server that holds the data directory, or to the one that --server
+names. The editor may then disconnect at any time: turns go on, and open
+questions stay open. Without a server it opens the data itself, for as long as
+the editor runs it; unfinished work continues when the editor opens the session
+again.
 
 Exit codes: 0 the editor ended it, 1 failed, 2 usage.`,
 		Example: `  agentd acp
@@ -181,7 +182,7 @@ func (m *remoteRuntime) Subscribe(ctx context.Context, _ command.Caller, session
 var errNotRemote = errors.New("not offered beside a server")
 
 // SubscribeAll implements [command.Runtime]; no adapter beside a server needs it.
-func (m *remoteRuntime) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
+func (m *remoteRuntime) SubscribeAll(context.Context, command.Caller, string) (command.Stream, error) {
 	return nil, errNotRemote
 }
 

@@ -74,19 +74,20 @@ func (a *app) mcpCommand() *cobra.Command {
 	var fixtures fixtureFlags
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Be an MCP server over standard input and output",
+		Short: "Run as an MCP server over standard input and output",
 		Long: `Speaks the Model Context Protocol over standard input and output: agentd's
 commands as tools, run_turn and wait_turn for whole turns, sessions and outputs
-as resources. Standard output has the protocol alone; the log goes to standard
-error.
+as resources. Standard output carries only the protocol; the log goes to
+standard error.
 
-It talks to the server that holds the data directory, or to that of --server;
-turns then go on when the client goes away. Without a server it opens the data
-itself, for as long as the client runs it, and takes up what an earlier one left
-unfinished. A server offers the same over HTTP at /mcp.
+It talks to the server that holds the data directory, or to the one that
+--server names; turns then go on when the client disconnects. Without a server
+it opens the data itself, for as long as the client runs it, and continues
+what an earlier one left unfinished. A server offers the same over HTTP at
+/mcp.
 
---tools shows the client fewer tools: names, or patterns such as "list_*", with
-commas between them.
+--tools limits the tools that the client sees: names or patterns such as
+"list_*", separated by commas.
 
 Exit codes: 0 the client ended it, 1 failed, 2 usage.`,
 		Example: `  agentd mcp

@@ -45,7 +45,7 @@ func TestPeerTokensAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.signal(syscall.SIGHUP)
-	p.wait("the token of a peer was not read again")
+	p.wait("the token of a peer could not be reloaded")
 	if err := os.WriteFile(file, []byte(second), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func cliReference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# Command line\n\n" + generated)
 	b.WriteString("`agentd COMMAND --help` says the same. Answers go to standard output; logs, progress and advice go to standard error. With `--json` an error is one JSON object on standard error, with `error`, `code` and `exitCode`.\n\n")
-	b.WriteString("| Exit code | Means |\n| --- | --- |\n| 0 | Done; for `run`: the turn completed; for `verify`: everything fits. |\n| 1 | Failed; for `verify`: problems were found. |\n| 2 | The command line or the configuration can't be used. |\n| 3 | `run`: the turn waits for an action that nobody can answer. |\n\n")
+	b.WriteString("| Exit code | Means |\n| --- | --- |\n| 0 | Done; for `run`: the turn completed; for `verify`: no problems. |\n| 1 | Failed; for `verify`: problems were found. |\n| 2 | The command line or the configuration can't be used. |\n| 3 | `run`: the turn waits for an action that can't be answered here. |\n\n")
 	b.WriteString("| Command | Does |\n| --- | --- |\n")
 	list := commandTree(root)[1:]
 	for _, c := range list {
@@ -84,11 +84,11 @@ func cell(s string) string {
 func configReference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration\n\n" + generated)
-	b.WriteString(`A configuration is laid over in this order, and a later layer wins: defaults, the YAML file (` + "`--config` or `AGENTD_CONFIG`" + `), the environment, flags. ` +
+	b.WriteString(`A configuration has these layers, and a later one wins: defaults, the YAML file (` + "`--config` or `AGENTD_CONFIG`" + `), the environment, flags. ` +
 		"`agentd config show` shows each value and where it comes from, `agentd config check FILE` checks a file.\n\n" +
-		"The file is strict: an unknown key, a value of the wrong type and a key that is given twice are errors with line and column. Anchors, aliases and tags are not taken. An empty value counts as not given. Relative paths are relative to the working directory of the process.\n\n" +
-		"Beside the settings there is `AGENTD_TOKEN`, the admin token; without it one is made at the first start and kept in `DATA/token`.\n\n" +
-		"*Reload* says that a running server takes a new value over on SIGHUP; a change of any other is reported in the log as needing a restart. *Later* says that the setting is checked, but that this release doesn't act on it yet.\n\n" +
+		"The file is strict: an unknown key, a value of the wrong type and a key that is given twice are errors with line and column. Anchors, aliases and tags are rejected. An empty value counts as not given. Relative paths are relative to the working directory of the process.\n\n" +
+		"Besides the settings there is `AGENTD_TOKEN`, the admin token; without it one is created at the first start and kept in `DATA/token`.\n\n" +
+		"*Reload* means that a running server applies a new value on SIGHUP; a change to any other setting is logged as needing a restart. *Later* means that the setting is checked, but that this release doesn't use it yet.\n\n" +
 		"| Setting | Type | Default | Also | Means |\n| --- | --- | --- | --- | --- |\n")
 	for _, s := range config.Table() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Name, typeCell(s), code(s.Default), alsoCell(s), cell(meansCell(s)))

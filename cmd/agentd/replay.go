@@ -44,26 +44,30 @@ func (a *app) replayCommand() *cobra.Command {
 	w := &whatIf{}
 	cmd := &cobra.Command{
 		Use:   "replay FILE | --all SESSION",
-		Short: "Decide again what an exported case says was decided, or run it for real",
+		Short: "Check the decisions of an exported case, or run it again for real",
 		Long: `Folds the facts of a case ("agentd export replay") and, at each fact that
 begins or ends a step, compares what was recorded with what this program
 decides on the facts before it, under the configuration that the facts name:
 which step is next, whether a call may run, which model is asked, whether an
 input is valid. Nothing is asked and nothing is executed. The first difference
-is named with its sequence. With --all a session is exported as a case first.
+is reported with its sequence. With --all a session is exported as a case
+first.
 
-A case that isn't as it was exported exits with 1 and says what was changed.
---edited takes it as a question of what would be decided if it had been so.
+A case that was changed since its export exits with 1 and says what was
+changed. --edited accepts it as a what-if: what would be decided if the
+facts were these.
 
 --with tries something else: policy=FILE and mode=MODE decide the recorded
 calls again, steps=N and models=ID,ID,… try another limit or another list of
-models, and every decision that would be another one is listed;
+models, and every decision that would be different is listed;
 model=PROVIDER/MODEL asks that model, and so needs --live.
 
 --live submits the recorded inputs to the configured models and runs the tools,
 in the sandbox and in a copy of the workspace that is removed afterwards (or in
---workspace DIR, which stays), and compares what the turns came to. Approvals
-are answered as they were, and refused where nothing was recorded.
+--workspace DIR, which stays), and compares the outcomes of the turns. The
+configuration's mode applies, and approvals are refused. With --trust the recorded
+modes apply and recorded approvals are given again, for the same calls: use it for
+your own cases only. Nothing is ever run outside of the sandbox.
 
 Exit codes: 0 the decisions are the same (with --live: all turns ended the same
 way; with --with or --edited: they could be made), 1 they are not (the
@@ -96,9 +100,10 @@ difference is printed), the case was changed or can't be read, 2 usage.`,
 			return a.replay(cmd.Context(), data, w)
 		},
 	}
-	cmd.Flags().StringVar(&all, "all", "", "decide again in the whole of this session")
-	cmd.Flags().BoolVar(&w.edited, "edited", false, "take a case that was changed as a what-if")
+	cmd.Flags().StringVar(&all, "all", "", "check this whole session")
+	cmd.Flags().BoolVar(&w.edited, "edited", false, "accept a changed case as a what-if")
 	cmd.Flags().BoolVar(&w.live, "live", false, "ask the models and run the tools for real")
+	cmd.Flags().BoolVar(&w.trust, "trust", false, "with --live: use the recorded permission modes and approvals, for a case of your own")
 	cmd.Flags().StringArrayVar(&w.changes, "with", nil, "try model=…, policy=FILE, mode=…, steps=N or models=…; can be repeated")
 	cmd.Flags().StringVar(&w.workspace, "workspace", "", "with --live: run the tools here instead of in a copy")
 	return a.withDataFlags(cmd)
@@ -129,7 +134,7 @@ func exportedCase(ctx context.Context, f facts.Source, scope command.ExportScope
 func (a *app) replay(ctx context.Context, data []byte, w *whatIf) error {
 	var c evidence.Case
 	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("replay: it is not a case: %w", err)
+		return fmt.Errorf("replay: not a replay case: %w", err)
 	}
 	r := &replayResult{
 		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Determinism: c.Determinism, Limits: c.Limits, Edited: w.edited,
@@ -220,11 +225,11 @@ func printReplay(p *printer, r *replayResult) {
 	switch {
 	case r.Integrity == "verified":
 	case r.Edited:
-		p.linef("  the case is not as it was exported (%s): this is what would be decided if it had been so", terminal.Plain(r.Finding))
+		p.linef("  the case was changed since its export (%s): this is what would be decided", terminal.Plain(r.Finding))
 	default:
-		p.linef("  the case is not as it was exported: %s; --edited takes it as a what-if", terminal.Plain(r.Finding))
+		p.linef("  the case was changed since its export: %s; --edited accepts it as a what-if", terminal.Plain(r.Finding))
 	}
 	for _, l := range r.Limits {
-		p.linef("  not every decision could be made again: %s", terminal.Plain(l))
+		p.linef("  not every decision could be checked: %s", terminal.Plain(l))
 	}
 }

@@ -37,6 +37,7 @@ const maxCopied = 1 << 30
 // whatIf is what a replay changes.
 type whatIf struct {
 	live      bool
+	trust     bool
 	edited    bool
 	changes   []string
 	workspace string
@@ -74,6 +75,8 @@ func (w *whatIf) prepare(a *app, cmd *cobra.Command) error {
 		return usagef("another model has no recorded answers: --with model=… needs --live")
 	case w.live && (w.steps > 0 || w.models != nil):
 		return usagef("--with steps=… and models=… are for what was recorded; with --live change the configuration")
+	case w.trust && !w.live:
+		return usagef("--trust needs --live: without it nothing is executed")
 	case w.workspace != "" && !w.live:
 		return usagef("--workspace needs --live: without it nothing is executed")
 	case !w.live:
@@ -100,7 +103,7 @@ func (w *whatIf) change(name, value string) error {
 	case "steps":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 1 {
-			return usagef("--with steps=%q: use a whole number from 1", value)
+			return usagef("--with steps=%q: use a whole number of at least 1", value)
 		}
 		w.steps = n
 		return nil
@@ -175,7 +178,11 @@ func (a *app) replayLive(ctx context.Context, c *evidence.Case, w *whatIf) (_ []
 	}
 	if conf.Workspace.Root = w.workspace; w.workspace == "" {
 		conf.Workspace.Root = filepath.Join(dir, "workspace")
-		if err := copyWorkspace(workspaceOf(c), conf.Workspace.Root, dir, w.config.Data); err != nil {
+		hidden, err := a.hiddenPaths(w.config)
+		if err == nil {
+			err = copyWorkspace(workspaceOf(c), conf.Workspace.Root, append(hidden, dir)...)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -186,7 +193,7 @@ func (a *app) replayLive(ctx context.Context, c *evidence.Case, w *whatIf) (_ []
 	defer func() { err = errors.Join(err, wired.close()) }()
 	opt := wired.options
 	opt.Store, opt.Recovery = s, "none"
-	with := replay.LiveOptions{Model: w.model}
+	with := replay.LiveOptions{Model: w.model, Trust: w.trust}
 	if w.host != nil {
 		with.Mode = w.host.Mode
 		if w.host.Rules != nil {
@@ -210,26 +217,38 @@ func workspaceOf(c *evidence.Case) string {
 }
 
 // copyWorkspace copies the folder of a case, so that nothing in it is touched,
-// without what lies in one of the folders to skip. A folder that isn't there any
-// more is empty.
-func copyWorkspace(from, to string, skip ...string) error {
+// without what is hidden: the copy would be hidden from nobody, and the author of the
+// case chose the folder. A folder that isn't there any more is empty.
+func copyWorkspace(from, to string, hidden ...string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if info, err := os.Stat(from); from == "" || errors.Is(err, fs.ErrNotExist) {
+	if from == "" {
 		return nil
-	} else if err != nil || !info.IsDir() {
-		return fmt.Errorf("replay: the workspace %s is no folder that can be copied: name one with --workspace", from)
 	}
-	c := &treeCopy{from: from, to: to, left: maxCopied, skip: map[string]bool{}}
-	for _, dir := range skip {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return fmt.Errorf("replay: %w", err)
+	root, err := filepath.EvalSymlinks(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	info, statErr := os.Stat(root)
+	if err != nil || statErr != nil || !info.IsDir() {
+		return fmt.Errorf("replay: the workspace %s isn't a folder that can be copied; name one with --workspace", from)
+	}
+	c := &treeCopy{from: root, to: to, left: maxCopied}
+	for _, path := range hidden {
+		if info, err := os.Stat(path); err == nil {
+			c.hidden = append(c.hidden, info)
 		}
-		c.skip[abs] = true
 	}
-	if err := filepath.WalkDir(from, c.visit); err != nil {
+	for dir := root; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || c.hides(info) {
+			return fmt.Errorf("replay: the workspace %s lies in a folder that is hidden from tools: name another one with --workspace", from)
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if err := filepath.WalkDir(root, c.visit); err != nil {
 		return fmt.Errorf("replay: copy of the workspace: %w", err)
 	}
 	return nil
@@ -238,15 +257,20 @@ func copyWorkspace(from, to string, skip ...string) error {
 // treeCopy copies a folder, up to so many bytes.
 type treeCopy struct {
 	from, to string
-	skip     map[string]bool
+	hidden   []fs.FileInfo
 	left     int64
+}
+
+// hides reports whether a file is a hidden one, under whatever name.
+func (c *treeCopy) hides(info fs.FileInfo) bool {
+	return slices.ContainsFunc(c.hidden, func(h fs.FileInfo) bool { return os.SameFile(h, info) })
 }
 
 func (c *treeCopy) visit(path string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	abs, err := filepath.Abs(path)
+	info, err := d.Info()
 	if err != nil {
 		return err
 	}
@@ -256,8 +280,10 @@ func (c *treeCopy) visit(path string, d fs.DirEntry, err error) error {
 	}
 	to := filepath.Join(c.to, rel)
 	switch {
-	case c.skip[abs]:
+	case c.hides(info) && d.IsDir():
 		return fs.SkipDir
+	case c.hides(info):
+		return nil
 	case d.IsDir():
 		return os.MkdirAll(to, 0o700)
 	case d.Type() == fs.ModeSymlink:
@@ -267,16 +293,12 @@ func (c *treeCopy) visit(path string, d fs.DirEntry, err error) error {
 		}
 		return os.Symlink(target, to)
 	case d.Type().IsRegular():
-		return c.file(path, to, d)
+		return c.file(path, to, info)
 	}
 	return nil // sockets and devices are no part of a workspace
 }
 
-func (c *treeCopy) file(path, to string, d fs.DirEntry) (err error) {
-	info, err := d.Info()
-	if err != nil {
-		return err
-	}
+func (c *treeCopy) file(path, to string, info fs.FileInfo) (err error) {
 	if c.left -= info.Size(); c.left < 0 {
 		return fmt.Errorf("%s is larger than 1 GiB: name a folder with --workspace", c.from)
 	}
@@ -296,7 +318,7 @@ func (c *treeCopy) file(path, to string, d fs.DirEntry) (err error) {
 // printDecisions lists the decisions that another policy changes.
 func printDecisions(p *printer, of string, r *replayResult) {
 	if len(r.Decisions) == 0 {
-		p.linef("%s %s: no decision would be another one", p.Paint(terminal.Green, "same"), of)
+		p.linef("%s %s: no decision would change", p.Paint(terminal.Green, "same"), of)
 		return
 	}
 	p.linef("%s %s: %s", p.Paint(terminal.Yellow, "changed"), of, terminal.Plural(int64(len(r.Decisions)), "decision"))

@@ -23,8 +23,8 @@ func (a *app) restoreCommand() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Make a data directory from a backup",
 		Long: `Makes the data directory from a backup; "-" reads standard input. The directory
-must not exist, or be empty: nothing is ever written over. The checksums of all
-files and then all facts are verified before the directory is put in place.
+must not exist, or must be empty: nothing is ever overwritten. The checksums of
+all files and then all facts are verified before the directory is put in place.
 
 Exit codes: 0 done, 1 failed or the backup has problems, 2 usage.`,
 		Example: "  agentd restore --data ./restored agentd-2026-11-15.tar\n  gunzip < agentd.tar.gz | agentd restore --data ./restored -",
@@ -44,7 +44,7 @@ Exit codes: 0 done, 1 failed or the backup has problems, 2 usage.`,
 			return errors.Join(a.restore(cmd.Context(), loaded.Config, in, !unchecked), in.Close())
 		},
 	}
-	cmd.Flags().BoolVar(&unchecked, "no-verify", false, "check the files' sums alone, not the facts")
+	cmd.Flags().BoolVar(&unchecked, "no-verify", false, "verify only the checksums of the files, not the facts")
 	return a.settings(cmd, "data")
 }
 
@@ -97,7 +97,7 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 	return a.print(map[string]any{"data": target, "createdAt": head.CreatedAt, "verified": verify, "sessions": report.Sessions, "events": report.Events}, func(p *printer) {
 		p.linef("%s: restored the backup of %s", target, head.CreatedAt.Format("2006-01-02 15:04:05 MST"))
 		if verify {
-			p.linef("%d sessions, %d facts: everything fits", report.Sessions, report.Events)
+			p.linef("%d sessions, %d facts: no problems found", report.Sessions, report.Events)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func mustBeFree(target string) error {
 	case err != nil:
 		return fmt.Errorf("restore: %w", err)
 	case len(entries) > 0:
-		return fmt.Errorf("%s is not empty: nothing is written over; move it away, or name another directory with --data", target)
+		return fmt.Errorf("%s is not empty, and nothing is overwritten; move it away, or name another directory with --data", target)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func verifyRestored(ctx context.Context, dir string) (*session.Report, error) {
 		for _, p := range report.Problems {
 			all = append(all, terminal.Plain(p.String()))
 		}
-		return nil, fmt.Errorf("the backup's facts don't fit together:\n%s", strings.Join(all, "\n"))
+		return nil, fmt.Errorf("the facts in the backup are inconsistent:\n%s", strings.Join(all, "\n"))
 	}
 	return report, nil
 }

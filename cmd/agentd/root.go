@@ -22,8 +22,8 @@ run" runs one turn, "agentd serve" the server, and the other commands look at th
 facts or act on them from a shell.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration can't be
-used, 3 (run) the turn waits for an action that nobody can answer. With --json an
-error is one JSON object on standard error.`,
+used, 3 (run) the turn waits for an action that can't be answered here. With
+--json an error is one JSON object on standard error.`,
 		Example: `  agentd chat
   agentd run "what does this repository do?"
   git diff | agentd run "review this"
@@ -44,7 +44,7 @@ error is one JSON object on standard error.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
 	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
-	a.addGroup(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
+	a.addGroup(root, "facts", a.sessionsCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.conformanceCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
 	a.addGroup(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")

@@ -30,18 +30,18 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [PROMPT]",
 		Short: "Run one turn and stream its answer",
-		Long: `Runs one turn and streams its answer. What is piped into standard input is added
-to the prompt, or is the prompt if none is given; "-" reads it for as long as it
-takes, otherwise a pipe that stays silent is given up after 3 s.
+		Long: `Runs one turn and streams its answer. Piped standard input is added to the
+prompt, or is the prompt if none is given. "-" waits for it as long as it takes;
+otherwise a pipe that stays silent is ignored after 3 s.
 
 At a terminal the answer is shown as it comes, with the tools that run, and
 approvals and questions are asked; the first Ctrl-C interrupts the turn, the
-second one leaves. In a pipe standard output has the answer alone, and a turn that
+second one leaves. In a pipe, standard output has only the answer, and a turn that
 needs an approval ends with exit code 3, unless --wait lets others answer it. With
 --json each line on standard output is one event envelope.
 
-Exit codes: 0 the turn completed, 1 it failed, 2 usage, 3 it waits for an action
-that nobody can answer here ("agentd actions" lists it).`,
+Exit codes: 0 the turn completed, 1 it failed, 2 usage, 3 it waits for an
+action that can't be answered here ("agentd actions" lists it).`,
 		Example: `  agentd run "what does this repository do?"
   git diff | agentd run "review this"
   agentd run --continue "and now shorter"
@@ -53,11 +53,11 @@ that nobody can answer here ("agentd actions" lists it).`,
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.last, "continue", false, "go on with the last session")
+	f.BoolVar(&o.last, "continue", false, "continue the last session")
 	f.StringVar(&o.cwd, "cwd", "", "the folder to work in, within the workspace")
-	f.StringVar(&o.schema, "schema", "", "file with a JSON Schema that the final answer satisfies; standard output is then that JSON")
-	f.BoolVar(&o.wait, "wait", false, "wait for others to answer what can't be asked here")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "say on standard error what is done, also where that isn't a terminal")
+	f.StringVar(&o.schema, "schema", "", "file with a JSON Schema that the final answer must satisfy; standard output is then that JSON")
+	f.BoolVar(&o.wait, "wait", false, "wait for others to answer questions that can't be asked here")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "report progress on standard error even if that isn't a terminal")
 	return a.withDataFlags(cmd)
 }
 
@@ -89,7 +89,7 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 // params returns the turn that the flags describe.
 func (o *runFlags) params(text string) (*command.SubmitTurn, error) {
 	if o.last && o.session != "" {
-		return nil, usagef("--continue and --session exclude each other")
+		return nil, usagef("--continue and --session can't be used together")
 	}
 	p, err := o.turnFlags.params(text)
 	if err != nil || o.cwd+o.schema == "" {
@@ -209,7 +209,7 @@ func (a *app) pipedSoon(f io.Reader) (string, error) {
 	select {
 	case <-began:
 	case <-timer.C:
-		a.sayf("agentd: nothing came from standard input within %s, going on without it; \"-\" waits for it", silence)
+		a.sayf("agentd: no input on standard input within %s, continuing without it; \"-\" waits for it", silence)
 		return "", nil
 	}
 	r := <-got

@@ -73,7 +73,7 @@ func (t *renewing) renew(used *serverNote) *serverNote {
 	return t.note
 }
 
-var errCertificate = errors.New("the server has another certificate than its note in the data directory says")
+var errCertificate = errors.New("the server's certificate differs from the one noted in the data directory")
 
 // pinned trusts the certificate that the note names, whoever signed it: the note
 // comes from the server itself. Without a name the system decides.

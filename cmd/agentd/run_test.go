@@ -143,7 +143,7 @@ func TestUndoInterrupted(t *testing.T) {
 		t.Fatalf("run: %d\n%s%s", code, out, errs)
 	}
 	c := atTerminal(t, 80, 24, playing(t, dir, "undo"))
-	c.see("Take it back?")
+	c.see("Undo it?")
 	c.typing("\x03")
 	c.see("nothing was changed")
 	if code := c.end(); code != 1 {
@@ -180,7 +180,7 @@ func TestRunAnsweredElsewhere(t *testing.T) {
 	if _, errs, code := program(t, "approve", "--data", p.data, id); code != 0 {
 		t.Fatal(errs)
 	}
-	c.see("answered by somebody else")
+	c.see("answered elsewhere")
 	c.see("2 steps")
 	if code := c.end(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -326,7 +326,7 @@ func TestRunSilentPipe(t *testing.T) {
 	cmd := self(t, "run", "hello")
 	cmd.Stdin = r
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "nothing came from standard input") || !strings.Contains(string(out), "You said: hello") {
+	if err != nil || !strings.Contains(string(out), "no input on standard input") || !strings.Contains(string(out), "You said: hello") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

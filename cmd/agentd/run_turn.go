@@ -263,7 +263,7 @@ func (r *runner) reportUnanswered(q *turntext.Question) (done bool, err error) {
 	}
 	r.view.Stage.Show(nil)
 	if what = terminal.Plain(what); q.IsPlan() {
-		what = "a plan waits to be approved\n\n" + terminal.PlainBlock(turntext.PlanText(q.Required.Prompt, q.Required.SafeArgs)) + "\n"
+		what = "a plan waits for approval\n\n" + terminal.PlainBlock(turntext.PlanText(q.Required.Prompt, q.Required.SafeArgs)) + "\n"
 	}
 	text := fmt.Sprintf("the turn waits for action %s: %s\n", q.ID, what)
 	if q.Required.Reason != "" {

@@ -19,11 +19,11 @@ func (a *app) schedulesCommand() *cobra.Command {
 	p := &command.ListSchedules{}
 	cmd := &cobra.Command{
 		Use:   "schedules",
-		Short: "List, create, hold and end schedules",
-		Long: `Lists schedules: what starts a job or a task again and again, with the next and
-the last run. They start something while a server holds the data; what was missed
-meanwhile follows the schedule's policy, and is a fact. With --json the answer is
-that of list_schedules.
+		Short: "List, create, pause and delete schedules",
+		Long: `Lists schedules, which start a job or a task again and again, with their next and
+last runs. Schedules run while a server holds the data; runs missed meanwhile
+follow the schedule's policy, and are recorded. With --json the answer is that of
+list_schedules.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd schedules\n  agentd schedules create --cron \"0 6 * * 1-5\" --time-zone Europe/Paris --task \"Read the news.\"\n  agentd schedules pause schedule_01\n  agentd schedules delete schedule_01",
@@ -32,7 +32,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.listSchedules(cmd.Context(), f, p) })
 		},
 	}
-	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of one session")
+	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
 	addPageFlags(cmd, &p.Page)
 	cmd.AddCommand(a.scheduleCreateCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
 	return a.withDataFlags(cmd)
@@ -91,16 +91,16 @@ func (a *app) scheduleCreateCommand() *cobra.Command {
 	o := &newSchedule{}
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Start a job or a task again and again",
-		Long: `Creates a schedule: by --cron (minute, hour, day, month, day of the week, meant in
+		Short: "Create a schedule that starts a job or a task again and again",
+		Long: `Creates a schedule: by --cron (minute, hour, day, month, day of the week, in
 --time-zone, or a name such as @daily) or by an interval with --every. What it
 starts is a task with an objective (--task), or a job over the items of a file
 (--items with --instruction).
 
---missed says what becomes of runs that were due while no server was up: run_once
-starts one for all, skip none, run_all each. --overlap says what becomes of a run
-that is due while the last one goes on: skip leaves it out, queue lets one wait,
-allow starts it.
+--missed decides about runs that were due while no server was up: run_once starts
+one for all of them, skip none, run_all each. --overlap decides about a run that
+is due while the last one is still running: skip leaves it out, queue lets one
+wait, allow starts it.
 
 Exit codes: 0 created, 1 failed, 2 usage.`,
 		Example: `  agentd schedules create --cron @hourly --task "Look at the queue."
@@ -117,15 +117,15 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Cron, "cron", "", "five fields, or a name such as @daily")
 	f.DurationVar(&o.every, "every", 0, "an interval such as 15m, in place of --cron")
-	f.StringVar(&o.TimeZone, "time-zone", "", "zone that --cron is meant in (default UTC)")
+	f.StringVar(&o.TimeZone, "time-zone", "", "time zone of --cron (default UTC)")
 	f.StringVar(&o.Missed, "missed", "", "runs missed while down: run_once (default), skip, run_all")
-	f.StringVar(&o.Overlap, "overlap", "", "a run while the last goes on: skip (default), queue, allow")
+	f.StringVar(&o.Overlap, "overlap", "", "a run due while the last one is running: skip (default), queue, allow")
 	f.StringVar(&o.task, "task", "", "objective of the task that is started")
 	f.StringVar(&o.items, "items", "", "file with the items of the job that is started, \"-\" is standard input")
 	f.StringVar(&o.job.Instruction, "instruction", "", "what the job does with each item")
-	f.Int64Var(&o.job.Concurrency, "concurrency", 0, "so many items at once (default 8)")
-	f.StringVar(&o.ScheduleID, "id", "", "id of the schedule; made if absent")
-	f.StringVar(&o.SessionID, "session", "", "session of the schedule; a new one if absent")
+	f.Int64Var(&o.job.Concurrency, "concurrency", 0, "items in parallel (default 8)")
+	f.StringVar(&o.ScheduleID, "id", "", "id of the schedule; default: a new one")
+	f.StringVar(&o.SessionID, "session", "", "session of the schedule; default: a new one")
 	f.StringVar(&o.Title, "title", "", "title, for people")
 	return a.withDataFlags(cmd)
 }
@@ -157,8 +157,8 @@ func (a *app) readSchedule(ctx context.Context, o *newSchedule) error {
 
 func (a *app) schedulePauseCommand() *cobra.Command {
 	p := &command.PauseSchedule{}
-	cmd := a.scheduleChange("pause", "Hold a schedule: it starts nothing until it is resumed",
-		"Holds a schedule. What it started goes on.\n\nExit codes: 0 paused, 1 failed, 2 usage.",
+	cmd := a.scheduleChange("pause", "Pause a schedule: it starts nothing until it is resumed",
+		"Pauses a schedule. What it started continues.\n\nExit codes: 0 paused, 1 failed, 2 usage.",
 		"  agentd schedules pause --reason holidays schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return cmd
@@ -166,8 +166,8 @@ func (a *app) schedulePauseCommand() *cobra.Command {
 
 func (a *app) scheduleResumeCommand() *cobra.Command {
 	p := &command.ResumeSchedule{}
-	cmd := a.scheduleChange("resume", "Let a paused schedule go on",
-		"Lets a paused schedule go on. Runs that were due meanwhile follow its policy for\nmissed ones. With recovery: manual every schedule is paused when a server starts.\n\nExit codes: 0 resumed, 1 failed, 2 usage.",
+	cmd := a.scheduleChange("resume", "Resume a paused schedule",
+		"Resumes a paused schedule. Runs that were due meanwhile follow its policy for\nmissed ones. With recovery: manual every schedule is paused when a server starts.\n\nExit codes: 0 resumed, 1 failed, 2 usage.",
 		"  agentd schedules resume schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return cmd
@@ -175,8 +175,8 @@ func (a *app) scheduleResumeCommand() *cobra.Command {
 
 func (a *app) scheduleDeleteCommand() *cobra.Command {
 	p := &command.DeleteSchedule{}
-	cmd := a.scheduleChange("delete", "End a schedule; what it started stays",
-		"Ends a schedule. What it started stays and goes on.\n\nExit codes: 0 deleted, 1 failed, 2 usage.",
+	cmd := a.scheduleChange("delete", "Delete a schedule; what it started continues",
+		"Deletes a schedule. What it started continues.\n\nExit codes: 0 deleted, 1 failed, 2 usage.",
 		"  agentd schedules delete schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return cmd

@@ -30,15 +30,15 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Runs the runtime and its doors: HTTP, server-sent events, WebSocket and JSON-RPC.
-Prints one line on standard output when it is ready; the log goes to standard
-error. The first start makes the data directory and an admin token in
-DATA/token, unless AGENTD_TOKEN gives one.
+		Long: `Runs the server: HTTP, server-sent events, WebSocket and JSON-RPC. Prints one
+line on standard output when it is ready; the log goes to standard error. The
+first start creates the data directory and an admin token in DATA/token,
+unless AGENTD_TOKEN gives one.
 
 SIGTERM and SIGINT: stops accepting, lets each running step reach its next
 durable fact, at most 10 s, and exits with 0. SIGHUP: reads the configuration
-again and takes over what can change while it runs. SIGQUIT: writes the stacks of
-all goroutines to standard error and goes on.
+again and applies the settings that can change while it runs. SIGQUIT: writes the
+stacks of all goroutines to standard error and goes on.
 
 Exit codes: 0 stopped as asked, 1 failed, 2 usage or configuration.`,
 		Example: `  agentd serve
@@ -269,7 +269,7 @@ func (s *serving) close(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		s.log.Warn("not everything stopped in time; it is taken up at the next start", "within", stopWithin.String())
+		s.log.Warn("not everything stopped in time; the rest continues at the next start", "within", stopWithin.String())
 		return nil
 	}
 }

@@ -69,7 +69,7 @@ func (p *process) begin() {
 	p.log.Go(func() { p.scan(logged) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the server didn't get ready: %v\n%s", err, p.rest())
+		t.Fatalf("the server didn't get ready: %v\n%s", err, p.remainingLog())
 	}
 	if p.url, err = between(line, "agentd listens on ", " (data "); err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func (p *process) scan(logged io.Reader) {
 	}
 }
 
-// rest returns the log from here to its end.
-func (p *process) rest() string {
+// remainingLog returns the log from here to its end.
+func (p *process) remainingLog() string {
 	var all []string
 	for line := range p.lines {
 		all = append(all, line)
@@ -376,7 +376,7 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	p := start(t, filepath.Join(dir, "data"), "--config", config)
 	writeFile(t, dir, "c.yaml", "log: {level: debug}\nruntimeId: another\n")
 	p.signal(syscall.SIGHUP)
-	if line := p.wait("setting changed, which needs a restart"); !strings.Contains(line, "runtimeId") {
+	if line := p.wait("changed setting needs a restart"); !strings.Contains(line, "runtimeId") {
 		t.Errorf("log line %s", line)
 	}
 	p.wait("setting reloaded")

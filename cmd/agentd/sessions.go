@@ -17,21 +17,36 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	p := &command.ListSessions{}
-	var all bool
+	var all, pinned bool
 	cmd := &cobra.Command{
-		Use:     "sessions",
-		Short:   "List sessions, newest first",
-		Long:    "Lists sessions, newest first. With --json the answer is that of list_sessions.\n\nExit codes: 0 done, 1 failed, 2 usage.",
-		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --json --server http://127.0.0.1:8700",
+		Use:   "sessions",
+		Short: "List sessions, newest first",
+		Long: `Lists sessions, newest first. Archived ones are left out; --archived lists them
+instead. With --json the answer is that of list_sessions.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --tag release --sort cost\n  agentd sessions --json --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("pinned") {
+				p.Pinned = &pinned
+			}
 			return a.withValid(cmd, toLook, p, func(f facts.Source) error { return a.listSessions(cmd, f, p, all) })
 		},
 	}
-	cmd.Flags().StringVar(&p.Query, "query", "", "only sessions whose id or title contains it")
+	f := cmd.Flags()
+	f.StringVar(&p.Query, "query", "", "only sessions whose id, title, workspace or tags contain it")
+	f.StringVar(&p.Status, "status", "", "only sessions in this status, such as running or blocked")
+	f.StringVar(&p.Workspace, "workspace", "", "only sessions that work in this folder")
+	f.StringVar(&p.Account, "account", "", "only sessions of this account")
+	f.StringArrayVar(&p.Tags, "tag", nil, "only sessions with this tag; may be repeated")
+	f.BoolVar(&p.Archived, "archived", false, "list the archived sessions")
+	f.BoolVar(&pinned, "pinned", false, "only sessions that are pinned")
+	f.StringVar(&p.Sort, "sort", "", "order by created, updated, cost, tokens, turns or title (default created)")
+	f.StringVar(&p.Order, "order", "", "asc or desc (default asc for title, else desc)")
 	addPageFlags(cmd, &p.Page)
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
-	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand())
+	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand(), a.sessionsUpdateCommand(), a.sessionsDeleteCommand())
 	return a.withDataFlags(cmd)
 }
 
@@ -82,7 +97,7 @@ func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSe
 		if err := f.Do(cmd.Context(), p, &page); err != nil {
 			return err
 		}
-		got.Sessions = append(got.Sessions, page.Sessions...)
+		got.Sessions, got.Total = append(got.Sessions, page.Sessions...), page.Total
 		if got.NextCursor = page.NextCursor; !all || got.NextCursor == "" {
 			break
 		}
@@ -98,7 +113,7 @@ func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSe
 		}
 		out.table(rows)
 		if got.NextCursor != "" {
-			a.sayf("There are more: --all, or --cursor %s", got.NextCursor)
+			a.sayf("%d of %d; the rest: --all, or --cursor %s", len(got.Sessions), got.Total, got.NextCursor)
 		}
 	})
 }
@@ -122,7 +137,7 @@ func ago(t time.Time) string {
 func (a *app) callCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call COMMAND [JSON]",
-		Short: "Carry out any command of the catalogue",
+		Short: "Run any command of the catalogue",
 		Long: `Carries out a command as over HTTP: a JSON object of parameters in, the result as
 JSON out. "-" reads the parameters from standard input.
 

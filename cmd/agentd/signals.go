@@ -86,7 +86,7 @@ func (s *serving) reload(ctx context.Context) {
 		if c.Reload {
 			s.log.Info("setting reloaded", "setting", c.Name)
 		} else {
-			s.log.Warn("setting changed, which needs a restart", "setting", c.Name)
+			s.log.Warn("changed setting needs a restart", "setting", c.Name)
 		}
 	}
 	setLevel(s.level, next.Config.Log.Level)

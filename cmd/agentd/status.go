@@ -21,7 +21,7 @@ type statusInfo struct {
 	Running bool            `json:"running"`
 	Data    string          `json:"data"`
 	Server  json.RawMessage `json:"server,omitempty"`
-	// Problem says why nobody can tell, if so.
+	// Problem says why the state is unknown, if it is.
 	Problem        string `json:"problem,omitempty"`
 	PendingActions int    `json:"pendingActions"`
 }
@@ -29,8 +29,8 @@ type statusInfo struct {
 func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Show whether a server runs, and how it is",
-		Long:    "Shows whether a server holds the data, what it says of itself, and how many\nactions wait for an answer.\n\nExit codes: 0 a server runs and is ready, 1 it doesn't, 2 usage.",
+		Short:   "Show whether a server runs, and its state",
+		Long:    "Shows whether a server holds the data, its state, and how many actions wait for an\nanswer.\n\nExit codes: 0 a server runs and is ready, 1 it doesn't, 2 usage.",
 		Example: "  agentd status\n  agentd status --json\n  agentd status --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,7 +126,7 @@ func (s *statusInfo) print(p *printer) {
 		if r.Retention != "" {
 			kept = "for " + terminal.Plain(r.Retention)
 		}
-		p.linef("events of sessions at rest are kept %s; %d of %d sessions were removed since the start", kept, r.RemovedEvents, r.RemovedFrom)
+		p.linef("events of idle sessions are kept %s; %d of %d sessions were removed since the start", kept, r.RemovedEvents, r.RemovedFrom)
 	}
 	for _, r := range said.Runtime.Recovery {
 		p.linef("%s %s", p.Paint(terminal.Yellow, "at the start:"), terminal.Plain(r))

@@ -25,10 +25,10 @@ func (a *app) stdioCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stdio",
 		Short: "Speak JSON-RPC over standard input and output",
-		Long: `Speaks JSON-RPC 2.0 over standard input and output, one message a line: all
+		Long: `Speaks JSON-RPC 2.0 over standard input and output, one message per line: all
 commands, and subscribe and unsubscribe with event notifications. Ends when
-standard input ends, everything that was asked is answered, and subscriptions have
-delivered what is durable by then.
+standard input ends, every request is answered, and subscriptions have delivered
+everything durable by then.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  echo '{"jsonrpc":"2.0","id":1,"method":"list_sessions"}' | agentd stdio`,

@@ -17,11 +17,11 @@ func (a *app) subagentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subagents SESSION",
 		Short: "List the subagents of a session as a tree",
-		Long: `Lists the children of a session's threads with their own children below them, also
-those that ended. With -f changes are shown as they come, until the command is
-stopped: on a terminal the tree is drawn anew, in a pipe each change is a line.
-With --json the answer is that of list_subagents, and with -f each line is a fact
-about a subagent.
+		Long: `Lists the subagents of a session's threads with their own subagents below them,
+including those that ended. With -f changes are shown as they come, until the
+command is stopped: on a terminal the tree is redrawn, in a pipe each change is
+a line. With --json the answer is that of list_subagents, and with -f each line
+is a fact about a subagent.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd subagents sess_01\n  agentd subagents -f sess_01\n  agentd subagents --direct --json sess_01",
@@ -31,9 +31,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.subagents(cmd.Context(), f, p, follow) })
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with changes as they come")
-	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below one thread")
-	cmd.Flags().BoolVar(&direct, "direct", false, "without the children's children")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show changes as they come")
+	cmd.Flags().StringVar(&p.ParentThreadID, "thread", "", "only those below this thread")
+	cmd.Flags().BoolVar(&direct, "direct", false, "only direct subagents")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }

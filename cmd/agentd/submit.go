@@ -13,6 +13,7 @@ import (
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/event"
+	"agentd/permission"
 )
 
 // turnFlags are what "run" and "submit" have in common.
@@ -23,10 +24,10 @@ type turnFlags struct {
 
 func (t *turnFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.session, "session", "", "the session to go on with; default a new one")
+	f.StringVar(&t.session, "session", "", "the session to continue; default: a new one")
 	f.StringVar(&t.model, "model", "", "the model that answers, as provider/model")
-	f.StringVar(&t.mode, "mode", "", "permission mode: default, untrusted, on_request, on_failure, never, plan, bypass, auto")
-	f.Int64Var(&t.maxSteps, "max-steps", 0, "at most so many model calls")
+	f.StringVar(&t.mode, "mode", "", "permission mode: "+strings.Join(permission.Modes(), ", "))
+	f.Int64Var(&t.maxSteps, "max-steps", 0, "maximum number of model calls")
 }
 
 // params returns the command that submits a text.
@@ -113,7 +114,7 @@ func (a *app) submit(cmd *cobra.Command, f facts.Source, p *command.SubmitTurn) 
 		return fmt.Errorf("result of submit_turn: %w", err)
 	}
 	if !f.Live() {
-		a.sayf("No server holds the data: the turn is carried out when \"agentd serve\" starts.")
+		a.sayf("No server holds the data: the turn runs when \"agentd serve\" starts.")
 	}
 	return a.print(raw, func(out *printer) {
 		out.linef("%s: session %s, turn %s", res.Status, res.SessionID, res.TurnID)

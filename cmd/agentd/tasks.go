@@ -26,11 +26,11 @@ func (a *app) tasksCommand() *cobra.Command {
 	o := &taskFlags{}
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "List tasks with how far they are",
-		Long: `Lists tasks with how far they are. With --tree each stands below the task that it
-is a part of, with what it waits for. With -f changes in a session are shown as
-they come, until the command is stopped: on a terminal the list is drawn anew, in
-a pipe each change is a line. With --json the answer is that of list_tasks, and
+		Short: "List tasks with their progress",
+		Long: `Lists tasks with their progress. With --tree each is shown below its parent
+task, with the tasks it waits for. With -f changes in a session are shown as
+they come, until the command is stopped: on a terminal the list is redrawn, in a
+pipe each change is a line. With --json the answer is that of list_tasks, and
 with -f each line is a fact about a task.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
@@ -46,12 +46,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.tasks(cmd.Context(), f, o) })
 		},
 	}
-	cmd.Flags().BoolVar(&o.tree, "tree", false, "draw what is a part of what")
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with changes as they come")
-	cmd.Flags().BoolVar(&o.turns, "turns", false, "also the tasks that turns have of their own")
-	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of one session")
-	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with that status")
-	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of one task")
+	cmd.Flags().BoolVar(&o.tree, "tree", false, "show parts below their parent task")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show changes as they come")
+	cmd.Flags().BoolVar(&o.turns, "turns", false, "include the implicit tasks of turns")
+	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of this session")
+	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with this status")
+	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of this task")
 	addPageFlags(cmd, &o.list.Page)
 	cmd.AddCommand(a.createTaskCommand())
 	return a.withDataFlags(cmd)

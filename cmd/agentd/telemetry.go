@@ -75,12 +75,12 @@ func (x *telemetryExport) check() error {
 	case x.signal != "traces" && x.signal != "metrics":
 		return usagef("unknown signal %q for --signal; use traces or metrics", x.signal)
 	case x.to != "" && x.out != "":
-		return usagef("--to and --out exclude each other")
+		return usagef("--to and --out can't be used together")
 	case x.to == "":
 		return nil
 	}
 	if u, err := url.Parse(x.to); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usagef("--to: %q is no address of a collector; use one such as http://127.0.0.1:4318", x.to)
+		return usagef("--to: %q isn't the address of a collector; use one such as http://127.0.0.1:4318", x.to)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (s *telemetrySink) reportResult() error {
 			return err
 		}
 	} else if s.open > 0 {
-		s.sayf("agentd: %d spans have begun and not ended; they are left out", s.open)
+		s.sayf("agentd: %d spans have not ended yet; they are left out", s.open)
 	}
 	if s.rejected > 0 {
 		return fmt.Errorf("the collector rejected %d of them; its log says why", s.rejected)

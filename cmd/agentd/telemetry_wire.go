@@ -25,7 +25,7 @@ func (a *app) wireTelemetry(c *config.Config, s store.Store, w *wiring, log *slo
 		Collector: a.collector(t, t.OTLPEndpoint), Resource: a.resource(t, w.options.RuntimeID), Projector: telemetryOptions(t), Signals: t.Signals,
 		QueueSize: int(t.QueueSize), MetricsInterval: time.Duration(t.MetricsInterval), Logger: log,
 	})
-	w.options.Observer, w.options.Store = w.exporter, w.exporter.Store()
+	w.options.Observer, w.options.Store, w.options.Session.TraceFacts = w.exporter, w.exporter.Store(), true
 	closeRest := w.close
 	w.close = func() error {
 		w.exporter.Close()

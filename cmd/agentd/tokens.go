@@ -14,8 +14,8 @@ import (
 
 func (a *app) tokensCommand() *cobra.Command {
 	return parent("tokens", "Create, list and revoke tokens",
-		`Tokens let others talk to the server. They are kept, hashed, in a file of the data
-directory; a running server sees a change at the next request.
+		`Tokens give clients access to the server. They are kept, hashed, in a file
+of the data directory; a running server sees a change at the next request.
 
 Exit codes: those of its commands.`,
 		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens revoke laptop",
@@ -51,11 +51,11 @@ func (a *app) tokensCreate() *cobra.Command {
 	var lifetime time.Duration
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token and print it, this once",
-		Long: `Makes a token and prints it. It can't be shown again. Roles: admin may do
+		Short: "Create a token and print it once",
+		Long: `Creates a token and prints it. It can't be shown again. Roles: admin may do
 everything and sees every account; client works in its account; observer reads in
-its account. Without --account that is the account without a name, to which also
-belongs what the admin and the commands of this machine open.
+its account. Without --account that is the unnamed account, which also owns the
+sessions opened with the admin token or by commands on this machine.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd tokens create --role client --account alice laptop\n  agentd tokens create --role observer --expires 720h dashboard",
@@ -84,8 +84,8 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "client", "admin, client or observer")
-	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees; default the one without a name")
-	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is good, such as 720h; default for ever")
+	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees; default: the unnamed one")
+	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is valid, such as 720h; default: forever")
 	return a.settings(cmd, "data", "stateDir")
 }
 
@@ -93,7 +93,7 @@ func (a *app) tokensList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List tokens",
-		Long:    "Lists all tokens, also those that ended, without their secrets. The admin token\nin DATA/token or AGENTD_TOKEN is not among them. When a token was last used is\nwritten now and then, and may lag behind by some minutes.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Long:    "Lists all tokens, including expired and revoked ones, without their secrets. The\nadmin token in DATA/token or AGENTD_TOKEN is not listed. The time of last use is\nwritten now and then, and may lag by some minutes.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		Example: "  agentd tokens list\n  agentd tokens list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,8 +137,8 @@ func orDash(s string) string {
 func (a *app) tokensRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "revoke ID|NAME",
-		Short:   "End a token, also in open streams",
-		Long:    "Ends a token at once; open streams end at their next heartbeat. To revoke one\ntwice is fine.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Short:   "Revoke a token, also in open streams",
+		Long:    "Revokes a token at once; open streams end at their next heartbeat. Revoking one\ntwice is fine.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		Example: "  agentd tokens revoke laptop",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {

@@ -36,12 +36,13 @@ func (a *app) sessionsExportCommand() *cobra.Command {
 	var out, format string
 	cmd := &cobra.Command{
 		Use:   "export SESSION",
-		Short: "Write a whole session into a file, for another runtime",
-		Long: `Writes all facts of a session as they are stored, one a line, with the outputs
-that they refer to, the head of their hash chain and the runtime's signature.
-"agentd sessions import" takes it over elsewhere. What was kept for undo stays.
+		Short: "Export a whole session to a file, for another runtime",
+		Long: `Writes all facts of a session as they are stored, one per line, with the
+outputs that they refer to, the head of their hash chain and the runtime's
+signature. "agentd sessions import" imports it elsewhere. Contents kept for
+undo are not exported.
 
---format cloudevents writes the facts alone, each as a CloudEvent 1.0 a line.
+--format cloudevents writes the facts alone, one CloudEvent 1.0 per line.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  agentd sessions export sess_01 --out sess_01.jsonl
@@ -114,17 +115,17 @@ func (a *app) sessionsImportCommand() *cobra.Command {
 	var allowOpen bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Take over a session that another runtime exported",
+		Short: "Import a session that another runtime exported",
 		Long: `Reads a file of "agentd sessions export", checks the hash chain, the signature,
 every fact and every output, and only then writes. The session keeps its id, its
-facts and its account; an id that is taken by another session is refused. An
-import that was cut off can be repeated.
+facts and its account; an id that another session already has is refused. An
+interrupted import can be repeated.
 
-Compare the key that is printed with that of the runtime that you trust: the
-signature says that the file is whole, not who made the key.
+Compare the printed key with that of the runtime you trust: the signature
+shows that the file is complete and unchanged, not whose key it is.
 
 A session with unfinished work is refused, because it must not go on in two
-places; --allow-open takes it over, and the next start goes on with it.
+places; --allow-open imports it anyway, and the next start continues it.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd sessions import sess_01.jsonl\n  agentd sessions import --data /var/lib/agentd sess_01.jsonl",
@@ -158,7 +159,7 @@ func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen 
 		p.linef("%s: %d facts of %s, %d of them new, %d outputs (%d missing)", got.SessionID, got.Events, got.RuntimeID, got.Written, got.Outputs, got.Missing)
 		p.linef("signed with key %s", got.Key)
 		if got.OpenWork {
-			a.sayf("It has unfinished work, which the next start takes up.")
+			a.sayf("It has unfinished work, which the next start continues.")
 		}
 	})
 }
@@ -243,7 +244,7 @@ func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller com
 // takeSession spools what comes, because it is read twice.
 func (s *serving) takeSession(w http.ResponseWriter, r *http.Request, caller command.Caller) {
 	if !caller.Admin {
-		s.refuse(w, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one"))
+		s.refuse(w, fault.New(fault.Forbidden, "a session brings its own account: only an admin may import one"))
 		return
 	}
 	r.Body = &patientBody{ReadCloser: r.Body, deadline: http.NewResponseController(w)}
@@ -276,7 +277,7 @@ func (s *serving) importBody(r *http.Request, caller command.Caller) (got *trans
 	}
 	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
 	if _, err = io.Copy(spool, r.Body); err != nil {
-		return nil, fault.Wrap(fault.InvalidParams, err, "the file did not arrive whole")
+		return nil, fault.Wrap(fault.InvalidParams, err, "the file arrived incomplete")
 	}
 	if _, err = spool.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("import: %w", err)

@@ -34,17 +34,17 @@ func (a *app) sessionsTrimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim SESSION --before SEQUENCE|DURATION",
 		Short: "Remove the first events of a session for good",
-		Long: `Removes the events of a session before a sequence, or those that are older than a
-duration. What they amount to stays: the session's state, its records, the hash of
-its chain at the last removed event, and an event that says what is gone. Nothing
-brings the events back but a backup; an evidence pack that was exported before
+		Long: `Removes the events of a session before a sequence, or those that are older than
+a duration. Their result stays: the session's state, its records, the hash of
+its chain at the last removed event, and an event that says what is gone. Only
+a backup can bring the events back; an evidence pack that was exported before
 still proves them.
 
 A session keeps its events while it has unfinished work, while a fork refers to
 them, and while a connected peer has not acknowledged them. Contents behind
 references stay until they expire.
 
-The setting retention.events does the same by itself for sessions at rest.
+The setting retention.events does the same automatically for idle sessions.
 
 Exit codes: 0 done, also if there was nothing to remove, 1 failed, 2 usage.`,
 		Example: `  agentd sessions trim sess_01 --before 720h --dry-run
@@ -60,8 +60,8 @@ Exit codes: 0 done, also if there was nothing to remove, 1 failed, 2 usage.`,
 			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.trim(cmd.Context(), f.(trimmer), given[0], opt) })
 		},
 	}
-	cmd.Flags().StringVar(&before, "before", "", "the first sequence that stays, or the age from which on events go")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would go")
+	cmd.Flags().StringVar(&before, "before", "", "the first sequence to keep, or the age beyond which events are removed")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show what would be removed")
 	return a.withDataFlags(cmd)
 }
 

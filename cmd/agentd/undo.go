@@ -26,15 +26,15 @@ func (a *app) undoCommand() *cobra.Command {
 	o := &undoFlags{}
 	cmd := &cobra.Command{
 		Use:   "undo [TURN]",
-		Short: "Take turns back, with the files that they changed",
-		Long: `Takes back the last turn, or TURN and those after it, and restores the files that
+		Short: "Roll back turns and the files that they changed",
+		Long: `Rolls back the last turn, or TURN and those after it, and restores the files that
 they changed. First it shows what would happen, and on a terminal it asks. Nothing
-is deleted from the facts. A file that somebody else changed since is left alone
-and named, unless --force is given; what can't be restored is named too.
+is deleted from the facts. A file that was changed by something else since is left
+alone and named, unless --force is given; what can't be restored is named too.
 
 With --json the answer is that of rollback_thread.
 
-Exit codes: 0 done, 1 failed or not wanted, 2 usage.`,
+Exit codes: 0 done, 1 failed or declined, 2 usage.`,
 		Example: `  agentd undo
   agentd undo --preview
   agentd undo --files keep --session sess_01 turn_01
@@ -49,9 +49,9 @@ Exit codes: 0 done, 1 failed or not wanted, 2 usage.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.session, "session", "", "the session; default the last one")
-	f.StringVar(&o.files, "files", "restore", "what becomes of changed files: restore, keep")
+	f.StringVar(&o.files, "files", "restore", "what to do with changed files: restore, keep")
 	f.BoolVar(&o.preview, "preview", false, "show what would happen and change nothing")
-	f.BoolVar(&o.force, "force", false, "also restore files that somebody else changed since")
+	f.BoolVar(&o.force, "force", false, "also restore files that something else changed since")
 	f.BoolVarP(&o.yes, "yes", "y", false, "don't ask")
 	return a.withDataFlags(cmd)
 }
@@ -87,7 +87,7 @@ func (a *app) undo(ctx context.Context, f facts.Source, turn string, o *undoFlag
 		return a.print(raw, func(*printer) {})
 	}
 	if !o.yes && !a.json && terminal.IsTerminal(a.in) && terminal.IsTerminal(a.out) {
-		if err := a.confirm(ctx, "Take it back? [y/N] "); err != nil {
+		if err := a.confirm(ctx, "Undo it? [y/N] "); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func fileCounts(files []event.RollbackFile) string {
 		counts[f.Change]++
 	}
 	var parts []string
-	for _, change := range []string{"restored", "deleted", "kept", "conflict", "unavailable"} {
+	for _, change := range event.EnumValues("@rollbackChange") {
 		if n := counts[change]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, change))
 		}
@@ -142,35 +142,49 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:   "diff [TURN]",
 		Short: "Show what turns changed in the workspace",
 		Long: `Shows, as a unified diff, what the last turn changed, or TURN and those after it,
-or with --all the whole session. With --json the answer is that of
-rollback_thread with preview and diff.
+or with --all the whole session: from the files as they were before to the files
+as the turns left them. With --json the answer is that of get_diff.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd diff\n  agentd diff --session sess_01 turn_01\n  agentd diff --all > changes.patch",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.withFacts(cmd, toAct, func(f facts.Source) error {
-				p, err := a.rollbackOf(cmd.Context(), f, session, turnArg(given))
-				if err != nil {
-					return err
-				}
-				if all {
-					p.ToTurnID, p.ToStart = "", true
-				}
-				p.Preview, p.Diff, p.Files = true, true, "restore"
-				res, raw, err := facts.Rollback(cmd.Context(), f, p)
-				if err != nil {
-					return err
-				}
-				return a.print(raw, func(out *printer) {
-					for _, line := range turntext.DiffLines(a.ink(a.out), res.Diff) {
-						out.linef("%s", line)
-					}
-				})
+				return a.diff(cmd.Context(), f, session, turnArg(given), all)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "the session; default the last one")
 	cmd.Flags().BoolVar(&all, "all", false, "everything that the session changed")
 	return a.withDataFlags(cmd)
+}
+
+func (a *app) diff(ctx context.Context, f facts.Source, session, turn string, all bool) error {
+	if session == "" {
+		var err error
+		if session, err = facts.LastSession(ctx, f); err != nil {
+			return err
+		}
+	}
+	p, err := facts.PlanDiff(ctx, f, session, turn, all)
+	if err != nil {
+		return err
+	}
+	res, raw, err := facts.Diff(ctx, f, p)
+	if err != nil {
+		return err
+	}
+	text := res.Diff
+	if res.DiffRef != "" && !a.json {
+		whole, err := facts.ReadContent(ctx, f, res.DiffRef, 0)
+		if err != nil {
+			return err
+		}
+		text = string(whole)
+	}
+	return a.print(raw, func(out *printer) {
+		for _, line := range turntext.DiffLines(a.ink(a.out), text) {
+			out.linef("%s", line)
+		}
+	})
 }

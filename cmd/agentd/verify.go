@@ -21,14 +21,14 @@ import (
 func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION...]",
-		Short: "Re-fold and re-hash what is stored",
-		Long: `Reads every session from its first fact, or from what stands for the facts that
-retention removed, recomputes its hash chain, folds its
-state again, and compares snapshots, index entries and contents with the result.
-It changes nothing. While a server holds the data, what is verified is a copy of
-the moment, which the server makes as for "agentd backup".
+		Short: "Check all stored data: hashes, state, indexes",
+		Long: `Reads every session from its first fact, or from the anchor that replaced
+facts removed by retention, recomputes its hash chain, folds its state
+again, and compares snapshots, index entries and contents with the result.
+It changes nothing. While a server holds the data, a copy is verified, which
+the server makes as for "agentd backup".
 
-Exit codes: 0 everything fits, 1 problems were found (each is printed with its
+Exit codes: 0 no problems, 1 problems were found (each is printed with its
 place) or the verification could not be done, 2 usage.`,
 		Example: `  agentd verify
   agentd verify --data ./.agentd sess_01
@@ -91,7 +91,7 @@ func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []str
 // verifyRefused says why a store that is in use by something else than a server
 // isn't verified.
 func verifyRefused(locked *lockedError) error {
-	return fmt.Errorf("%s; that process is no server, so its facts can't be copied: wait until it has ended", locked.holder())
+	return fmt.Errorf("%s; that process isn't a server, so the data can't be copied; wait until it has ended", locked.holder())
 }
 
 // verify verifies an open store and prints what was found.
@@ -135,10 +135,10 @@ func printReport(p *printer, r *session.Report) {
 	}
 	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
 	if r.Trimmed > 0 {
-		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from what stands for these", r.Trimmed, r.Removed)
+		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from the state that replaced these", r.Trimmed, r.Removed)
 	}
 	if len(r.Problems) == 0 {
-		p.linef("%s", p.Paint(terminal.Green, "everything fits"))
+		p.linef("%s", p.Paint(terminal.Green, "no problems found"))
 		return
 	}
 	p.linef("%s", p.Paint(terminal.Red, fmt.Sprintf("%d problems", len(r.Problems))))

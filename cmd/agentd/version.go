@@ -40,7 +40,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Prints the version, and with what and for what it was built.\n\nExit codes: 0 done, 2 usage.",
+		Long:    "Prints the version, the compiler and the platform.\n\nExit codes: 0 done, 2 usage.",
 		Example: "  agentd version\n  agentd version --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -364,7 +364,7 @@ func (s *storm) gone(before *figures) {
 func (s *storm) stops() {
 	s.t.Helper()
 	s.p.signal(syscall.SIGTERM)
-	logged := s.p.rest()
+	logged := s.p.remainingLog()
 	if code := s.p.stopped(); code != 0 {
 		s.t.Errorf("exit code %d", code)
 	}

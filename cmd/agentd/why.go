@@ -20,13 +20,13 @@ func (a *app) whyCommand() *cobra.Command {
 	var session string
 	cmd := &cobra.Command{
 		Use:   "why ID",
-		Short: "Say why something was allowed, blocked, routed or failed",
-		Long: `Answers for a tool call, an action, a turn, a task, a subagent, a job, an item of
-a job or a single fact, from the facts alone: the chain that led to it, each with
-its sequence and id ("agentd events" shows it whole). A fact is answered for by
-what it belongs to: a hook's answer by its tool call, a policy by who changed it.
-Without --session the newest sessions are looked through. With --json the answer
-is that of explain.
+		Short: "Explain why something was allowed, blocked, routed or failed",
+		Long: `Explains a tool call, an action, a turn, a task, a subagent, a job, an item of a
+job or a single fact, from the facts alone: the chain that led to it, each with
+its sequence and id ("agentd events" shows it whole). A fact is explained by what
+it belongs to: a hook's answer by its tool call, a policy by who changed it.
+Without --session the newest sessions are searched. With --json the answer is
+that of explain.
 
 Exit codes: 0 answered, 1 failed, 2 usage.`,
 		Example: "  agentd why tool_01\n  agentd why action_01\n  agentd why --session sess_01 --json turn_01",

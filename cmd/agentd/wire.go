@@ -76,7 +76,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	}
 	o.Redact = a.redactor(c)
 	o.Workspace, o.ActionTimeout = c.Workspace.Root, time.Duration(c.Actions.Timeout)
-	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes)}
+	o.Outputs = loop.Outputs{InlineBytes: int(c.Outputs.InlineBytes), PreviewBytes: int(c.Outputs.PreviewBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter)}
 	if o.Host, err = hostPolicy(c); err != nil {
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func (a *app) redactor(c *config.Config) *redact.Redactor {
 // usual says where a vendor's key is found and which protocol it speaks, for a
 // start without a configuration.
 var usual = []struct{ id, kind, env string }{
-	{"anthropic", "anthropic", "ANTHROPIC_API_KEY"},
-	{"openai", "openai_responses", "OPENAI_API_KEY"},
-	{"gemini", "gemini", "GEMINI_API_KEY"},
+	{"anthropic", config.KindAnthropic, "ANTHROPIC_API_KEY"},
+	{"openai", config.KindResponses, "OPENAI_API_KEY"},
+	{"gemini", config.KindGemini, "GEMINI_API_KEY"},
 }
 
 // builtIn is the provider, and its one model, that needs no configuration.
@@ -125,7 +125,7 @@ func (a *app) providersOf(c *config.Config) []config.Provider {
 		}
 	}
 	if len(out) == 0 {
-		out = []config.Provider{{ID: builtIn, Kind: "script"}}
+		out = []config.Provider{{ID: builtIn, Kind: config.KindScript}}
 	}
 	return out
 }
@@ -207,23 +207,25 @@ func keyEnv(p config.Provider) string {
 func newProvider(p config.Provider, key string) (model.Provider, error) {
 	o := httpstream.Options{Name: p.ID, BaseURL: p.BaseURL, APIKey: key, MaxAnswer: p.MaxAnswer}
 	switch p.Kind {
-	case "openai":
+	case config.KindOpenAI:
 		return openai.New(o), nil
-	case "openai_responses":
+	case config.KindResponses:
 		return responses.New(o), nil
-	case "anthropic":
+	case config.KindAnthropic:
 		return anthropic.New(o), nil
-	case "gemini":
+	case config.KindGemini:
 		return gemini.New(o), nil
+	case config.KindScript:
+		if p.Script == "" {
+			return script.New(p.ID, nil), nil
+		}
+		play, err := script.Load(p.Script)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		return script.New(p.ID, play), nil
 	}
-	if p.Script == "" {
-		return script.New(p.ID, nil), nil
-	}
-	play, err := script.Load(p.Script)
-	if err != nil {
-		return nil, &exitError{exitUsage, err}
-	}
-	return script.New(p.ID, play), nil
+	return nil, usagef("provider %q: unknown kind %q", p.ID, p.Kind)
 }
 
 // modelsOf returns a provider's models, completed by what is known of them.
@@ -232,7 +234,7 @@ func modelsOf(p config.Provider, key string) []model.Info {
 	var out []model.Info
 	if len(p.Models) == 0 {
 		out = model.Builtin(p.Kind)
-		if p.Kind == "script" {
+		if p.Kind == config.KindScript {
 			out = []model.Info{{Model: builtIn}}
 		}
 	}

@@ -66,7 +66,7 @@ func TestJobShowsABarAtATerminal(t *testing.T) {
 		t.Errorf("%d bars are seen", n)
 	}
 	c.typing("\x03")
-	c.see("was cancelled; what is done stays")
+	c.see("was cancelled; finished items stay")
 	if code := exitCode(c); code != 1 {
 		t.Errorf("the exit code is %d", code)
 	}

@@ -103,7 +103,7 @@ func (c *conversation) leave() {
 	case c.leaving || c.active == "":
 		c.left = true
 	case c.source.Remote():
-		c.view.Info("the server goes on with the turn")
+		c.view.Info("the server continues the turn")
 		c.left = true
 	default:
 		c.leaving = true

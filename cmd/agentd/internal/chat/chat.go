@@ -61,7 +61,7 @@ func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	err = errors.Join(err, t.close())
 	c.close()
 	if c.session != "" && !c.dead {
-		_, _ = out.WriteString(o.Ink.Paint(terminal.Dim, "session "+c.session+" · agentd chat --continue goes on") + "\n")
+		_, _ = out.WriteString(o.Ink.Paint(terminal.Dim, "session "+c.session+" · agentd chat --continue resumes it") + "\n")
 	}
 	return err
 }

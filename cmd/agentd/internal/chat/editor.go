@@ -26,8 +26,8 @@ func (e *editor) set(s string) {
 	e.at = len(e.text)
 }
 
-// take empties the line and returns it.
-func (e *editor) take() string {
+// takeLine empties the line and returns it.
+func (e *editor) takeLine() string {
 	s := e.value()
 	e.set("")
 	e.back, e.draft = 0, ""

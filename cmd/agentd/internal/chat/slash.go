@@ -44,7 +44,7 @@ func (c *conversation) ctrlC() {
 	case c.active != "":
 		c.interruptTurn("Ctrl-C")
 	case len(c.edit.text) > 0:
-		c.edit.take()
+		c.edit.takeLine()
 	default:
 		c.leave()
 	}
@@ -58,7 +58,7 @@ func (c *conversation) takeLine(steer bool) {
 		c.ask.take(line)
 		return
 	}
-	text := strings.TrimSpace(c.edit.take())
+	text := strings.TrimSpace(c.edit.takeLine())
 	switch {
 	case text == "":
 	case strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
@@ -73,16 +73,16 @@ func (c *conversation) takeLine(steer bool) {
 
 // slashHelp lists the commands of a conversation.
 var slashHelp = [][2]string{
-	{"/steer TEXT", "give a text to the turn that runs (also Alt-Enter)"},
-	{"/queue", "show what waits; /queue drop N, /queue first N"},
-	{"/interrupt", "stop the turn that runs (also Ctrl-C)"},
+	{"/steer TEXT", "add text to the running turn (also Alt-Enter)"},
+	{"/queue", "show the queue; /queue drop N, /queue first N"},
+	{"/interrupt", "stop the running turn (also Ctrl-C)"},
 	{"/model [MODEL]", "show or choose the model, as provider/model"},
 	{"/mode [MODE]", "show or choose the permission mode"},
 	{"/diff", "show what the last turn changed"},
-	{"/undo", "take the last turn back, with its files"},
-	{"/compact", "replace the past by a summary in the context"},
-	{"/cost", "show what the session took"},
-	{"/resume", "let a blocked conversation go on"},
+	{"/undo", "undo the last turn and its file changes"},
+	{"/compact", "replace the conversation by a summary in the context"},
+	{"/cost", "show what the session used"},
+	{"/resume", "resume a blocked conversation"},
 	{"/help", "show this"},
 	{"/quit", "leave (also Ctrl-D)"},
 }
@@ -120,7 +120,7 @@ func (c *conversation) runSessionSlash(name string) {
 	case !known:
 		c.view.Warn("there is no " + name + "; /help lists the commands")
 	case c.session == "":
-		c.view.Info("nothing was said yet")
+		c.view.Info("the conversation is empty")
 	default:
 		do()
 	}
@@ -196,7 +196,7 @@ func (c *conversation) chooseModel(name string) {
 		return
 	}
 	c.options.Model = name
-	c.view.Info("the next turns are answered by " + name)
+	c.view.Info("the next turns use " + name)
 }
 
 func (c *conversation) chooseMode(name string) {
@@ -279,7 +279,7 @@ func (c *conversation) startUndo() {
 	c.previewRollback(false, func(p *command.RollbackThread, res *command.RollbackThreadResult) {
 		c.view.Separate()
 		c.Print(turntext.RollbackLines(c.view.Ink, res)...)
-		c.askLine(&lineWanted{lead: "take it back? [y] yes  [n] no: ", take: func(line string) { c.answerUndo(p, line) }})
+		c.askLine(&lineWanted{lead: "undo it? [y] yes  [n] no: ", take: func(line string) { c.answerUndo(p, line) }})
 	})
 }
 

@@ -270,7 +270,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 func checkCredentials(add func(path, format string, args ...any), i int, m *MCP) {
 	for j, ref := range m.Credentials {
 		if !IsReference(ref) {
-			add(fmt.Sprintf("mcp[%d].credentials[%d]", i, j), "is neither env:NAME nor file: with an absolute path; the credential itself doesn't belong into the file")
+			add(fmt.Sprintf("mcp[%d].credentials[%d]", i, j), "is neither env:NAME nor file: with an absolute path; the credential itself doesn't belong in the file")
 		}
 	}
 	if len(m.Credentials) > 0 && m.URL == "" {
@@ -313,7 +313,7 @@ func (c *Config) problems() [][2]string {
 		out = append(out, [2]string{path, fmt.Sprintf(format, args...)})
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		add("tls", "cert and key are given together or not at all")
+		add("tls", "cert and key must be given together")
 	}
 	c.checkProviders(add)
 	c.checkVariables(add)
@@ -339,7 +339,7 @@ func (c *Config) problems() [][2]string {
 		} else if len(h.Command) > 0 && h.Command[0] == "" {
 			add(fmt.Sprintf("hooks[%d].command", i), "names no program")
 		} else if _, err := filepath.Match(h.Match.Tool, ""); err != nil {
-			add(fmt.Sprintf("hooks[%d].match.tool", i), "%q is no glob: %v", h.Match.Tool, err)
+			add(fmt.Sprintf("hooks[%d].match.tool", i), "%q is not a valid glob: %v", h.Match.Tool, err)
 		} else if time.Duration(h.Timeout) > hook.MaxTimeout {
 			add(fmt.Sprintf("hooks[%d].timeout", i), "%v is more than %v", time.Duration(h.Timeout), hook.MaxTimeout)
 		}
@@ -394,7 +394,7 @@ func (c *Config) checkProviders(add reporter) {
 	}
 	check := func(path, name string) {
 		if provider, _, _ := strings.Cut(name, "/"); name != "" && !known[name] && !unlisted[provider] {
-			add(path, "%q is none of the configured models (provider/model)", name)
+			add(path, "%q is not a configured model (provider/model)", name)
 		}
 	}
 	check("routing.default", c.Routing.Default)

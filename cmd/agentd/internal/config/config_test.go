@@ -47,7 +47,7 @@ func TestFileProblems(t *testing.T) {
 		{"text instead of a number", "budget: {sessionCostUSD: \"3\"}\n", []string{`1:26: budget.sessionCostUSD: must be a number, not the text "3"`}},
 		{"number beyond an integer", "telemetry: {queueSize: 99999999999999999999}\n", []string{`1:24: telemetry.queueSize: must be an integer, not the text "99999999999999999999"`}},
 		{"byte order mark before an unknown key", "\ufefflisen: x\n", []string{"1:1: lisen: unknown key; did you mean listen?"}},
-		{"negative number", "budget: {sessionCostUSD: -3}\n", []string{`1:26: budget.sessionCostUSD: "-3" is not a number from 0 on`}},
+		{"negative number", "budget: {sessionCostUSD: -3}\n", []string{`1:26: budget.sessionCostUSD: "-3" is not a number of at least 0`}},
 		{"fraction", "compaction: {atContextFraction: 1.5}\n", []string{`1:33: compaction.atContextFraction: "1.5" is not a fraction over 0 and up to 1`}},
 		{"duration", "outputs: {expireAfter: 3 days}\n", []string{`1:24: outputs.expireAfter: "3 days" is not a duration such as 500ms, 30s, 10m or 720h`}},
 		{"size", "outputs: {inlineBytes: 4 parsecs}\n", []string{`1:24: outputs.inlineBytes: "4 parsecs" is not a size such as 4096, 64kB or 4MiB`}},
@@ -57,8 +57,8 @@ func TestFileProblems(t *testing.T) {
 		{"bound of zero", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {memoryMB: 0}}}\n", []string{`2:56: mcp[0].sandbox.limits.memoryMB: "0" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
 		{"bound by another word", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {openFiles: none}}}\n", []string{`2:57: mcp[0].sandbox.limits.openFiles: "none" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
 		{"url", "mcp:\n  - {id: a, url: ftp://x}\n", []string{`2:18: mcp[0].url: "ftp://x" is not an address that begins with http:// or https://`}},
-		{"secret in a url", "mcp:\n  - {id: a, url: \"http://u:pw@x\"}\n", []string{`2:18: mcp[0].url: the address "http://u:xxxxx@x" holds a name or a password; keys belong into the environment`}},
-		{"anchor", "recovery: &a auto\n", []string{"1:11: recovery: anchors, aliases and tags are not taken"}},
+		{"secret in a url", "mcp:\n  - {id: a, url: \"http://u:pw@x\"}\n", []string{`2:18: mcp[0].url: the address "http://u:xxxxx@x" holds a name or a password; keys belong in the environment`}},
+		{"anchor", "recovery: &a auto\n", []string{"1:11: recovery: anchors, aliases and tags are not supported"}},
 		{"two documents", "recovery: auto\n---\nrecovery: auto\n", []string{"3:9: the file has more than one document"}},
 		{"not an object", "- a\n", []string{"1:1: must be an object of keys and values"}},
 		{"not YAML", "a: [\n", []string{"1:4: sequence end token ']' not found"}},
@@ -92,13 +92,13 @@ func load(t *testing.T, file string, src Sources) (*Loaded, error) {
 
 func TestWhatDoesNotFitTogether(t *testing.T) {
 	tests := []struct{ name, file, want string }{
-		{"model that isn't configured", "providers:\n  - {id: a, kind: script, models: [{id: m}]}\nrouting:\n  default: a/x\n", `:4:3: routing.default: "a/x" is none of the configured models`},
-		{"fallback that isn't configured", "providers:\n  - {id: a, kind: script, models: [{id: m}]}\nrouting: {fallback: [a/m, b/m]}\n", `:3:11: routing.fallback[1]: "b/m" is none`},
+		{"model that isn't configured", "providers:\n  - {id: a, kind: script, models: [{id: m}]}\nrouting:\n  default: a/x\n", `:4:3: routing.default: "a/x" is not a configured model`},
+		{"fallback that isn't configured", "providers:\n  - {id: a, kind: script, models: [{id: m}]}\nrouting: {fallback: [a/m, b/m]}\n", `:3:11: routing.fallback[1]: "b/m" is not a configured model`},
 		{"provider twice", "providers:\n  - {id: a, kind: script}\n  - {id: a, kind: script}\n", `:3:6: providers[1].id: "a" is used twice`},
 		{"model twice", "providers:\n  - {id: a, kind: script, models: [{id: m}, {id: m}]}\n", `providers[0].models[1].id: "m" is used twice`},
 		{"slash in a provider's id", "providers:\n  - {id: a/b, kind: script}\n", "contains a /"},
 		{"script for another kind", "providers:\n  - {id: a, kind: openai, script: x}\n", "is for kind script only"},
-		{"half of TLS", "tls: {cert: a}\n", ":1:1: tls: cert and key are given together"},
+		{"half of TLS", "tls: {cert: a}\n", ":1:1: tls: cert and key must be given together"},
 		{"MCP server with two ways", "mcp:\n  - {id: a, command: [x], url: \"http://x\"}\n", "needs either command or url"},
 		{"credential in clear", "mcp:\n  - {id: a, url: \"http://x\", credentials: [abcdef]}\n", "is neither env:NAME nor file: with an absolute path"},
 		{"credential in a relative file", "mcp:\n  - {id: a, url: \"http://x\", credentials: [\"file:token\"]}\n", "is neither env:NAME nor file: with an absolute path"},
@@ -106,7 +106,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		{"MCP server without a way", "mcp:\n  - {id: a}\n", "needs either command or url"},
 		{"hook without a program", "hooks:\n  - {point: stop, command: []}\n", "hooks[0]: needs either command or url"},
 		{"rule without a glob", "permissions:\n  rules:\n    - {decision: deny, tool: x}\n    - {decision: deny, tool: \"[a\"}\n", `:4:7: permissions.rules[1]: tool "[a" is not a valid glob: a "[" has no "]"`},
-		{"hook without a glob", "hooks:\n  - {point: stop, command: [x], match: {tool: \"[\"}}\n", `:2:41: hooks[0].match.tool: "[" is no glob: syntax error in pattern`},
+		{"hook without a glob", "hooks:\n  - {point: stop, command: [x], match: {tool: \"[\"}}\n", `:2:41: hooks[0].match.tool: "[" is not a valid glob: syntax error in pattern`},
 		{"hook for too long", "hooks:\n  - {point: stop, command: [x], timeout: 100h}\n", `:2:33: hooks[0].timeout: 100h0m0s is more than 10m0s`},
 	}
 	for _, tt := range tests {
@@ -228,7 +228,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s: default: %v", s.Name, err)
 			}
 		}
-		if parent, _, ok := strings.Cut(s.Name, "[]."); ok && find(parent+"[]") == nil {
+		if parent, _, ok := strings.Cut(s.Name, "[]."); ok && findSetting(parent+"[]") == nil {
 			t.Errorf("%s: its list has no row", s.Name)
 		}
 	}
@@ -249,4 +249,17 @@ func FuzzFile(f *testing.F) {
 			t.Error("neither values nor an error")
 		}
 	})
+}
+
+func TestShownURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://127.0.0.1:9/v1":                           "http://127.0.0.1:9/v1",
+		"https://example.com/mcp?token=planted&v=planted": "https://example.com/mcp?token=xxxxx&v=xxxxx",
+		"https://name:planted@example.com/":               "https://name:xxxxx@example.com/",
+		"https://example.com/%zz?key=planted":             "https://example.com/%zz",
+	} {
+		if got := ShownURL(address); got != want {
+			t.Errorf("%s is shown as %s", address, got)
+		}
+	}
 }

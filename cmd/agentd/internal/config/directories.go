@@ -33,7 +33,7 @@ func (c *Config) Local() string {
 	case c.StateDir != "":
 		return c.StateDir
 	case c.Database():
-		return find("data").Default
+		return findSetting("data").Default
 	}
 	return c.Data
 }

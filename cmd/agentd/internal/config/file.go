@@ -132,7 +132,7 @@ func (f *fileValues) mapping(n ast.Node, key string) ([]*ast.MappingValueNode, b
 	case *ast.MappingValueNode:
 		return []*ast.MappingValueNode{n}, true
 	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
-		f.failf(n, key, "anchors, aliases and tags are not taken")
+		f.failf(n, key, "anchors, aliases and tags are not supported")
 	default:
 		f.failf(n, key, "must be an object of keys and values")
 	}
@@ -156,11 +156,11 @@ func (f *fileValues) object(pairs []*ast.MappingValueNode, name, path string, ou
 }
 
 func (f *fileValues) value(pair *ast.MappingValueNode, name, path string, out map[string]any) {
-	if s := find(name); s != nil {
+	if s := findSetting(name); s != nil {
 		f.setting(s, pair.Value, path, out)
 		return
 	}
-	if s := find(name + "[]"); s != nil {
+	if s := findSetting(name + "[]"); s != nil {
 		f.objects(pair.Value, s.Name, path, out)
 		return
 	}
@@ -217,7 +217,7 @@ func (f *fileValues) objects(n ast.Node, name, path string, out map[string]any) 
 // required says which settings an object of a list lacks.
 func (f *fileValues) required(n ast.Node, name, path string) {
 	for _, key := range below(name) {
-		s := find(join(name, key))
+		s := findSetting(join(name, key))
 		if s == nil || !s.Required {
 			continue
 		}
@@ -270,7 +270,7 @@ func (f *fileValues) scalar(s *Setting, n ast.Node, path string) (any, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		text = n.GetToken().Value
 	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
-		f.failf(n, path, "anchors, aliases and tags are not taken")
+		f.failf(n, path, "anchors, aliases and tags are not supported")
 		return nil, false
 	default:
 		f.failf(n, path, "must be a single value: %s", s.Type)

@@ -78,7 +78,7 @@ func Load(src Sources) (*Loaded, error) {
 	out.Config.File = src.File
 	out.Config.dataChosen, out.Config.modeChosen = out.given("data"), out.given("permissions.mode")
 	for _, p := range out.Config.problems() {
-		errs = append(errs, file.at(p[0], p[1]))
+		errs = append(errs, file.errorAt(p[0], p[1]))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func (l *Loaded) given(name string) bool {
 	return slices.ContainsFunc(l.Values, func(v Value) bool { return v.Name == name && v.Layer != FromDefault })
 }
 
-// at returns an error with the place of the nearest key that the file has.
-func (f *fileValues) at(path, problem string) error {
+// errorAt returns an error with the place of the nearest key that the file has.
+func (f *fileValues) errorAt(path, problem string) error {
 	e := &Error{File: f.name, Key: path, Problem: problem}
 	for at := path; at != ""; {
 		if p, ok := f.places[at]; ok {

@@ -15,7 +15,7 @@ var byName = sync.OnceValue(func() map[string]*Setting {
 	return rows
 })
 
-func find(name string) *Setting { return byName()[name] }
+func findSetting(name string) *Setting { return byName()[name] }
 
 // join appends a key to a path.
 func join(path, key string) string {

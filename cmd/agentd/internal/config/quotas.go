@@ -61,11 +61,11 @@ func (s *QuotaSet) over(others quota.Limits) quota.Limits {
 // quotaSettings are the same limits three times: for accounts, for the operator's
 // own, and for accounts by name.
 func quotaSettings() []Setting {
-	all := limitSettings("quotas.", " of an account with a name", [7]string{"10000", "1000", "500", "10GiB", "100", "64", "10s"})
-	all = append(all, limitSettings("quotas.operator.", " of the account without a name, which the admin token and tokens without --account use", [7]string{"1000000", "100000", Unlimited, Unlimited, "1000", "512", "1s"})...)
+	all := limitSettings("quotas.", " of a named account", [7]string{"10000", "1000", "500", "10GiB", "100", "64", "10s"})
+	all = append(all, limitSettings("quotas.operator.", " of the unnamed account, which the admin token and tokens without --account use", [7]string{"1000000", "100000", Unlimited, Unlimited, "1000", "512", "1s"})...)
 	all = append(
 		all,
-		Setting{Name: "quotas.accounts[]", Type: Objects, Reload: true, Means: "Accounts with limits of their own; what an entry doesn't give is as for every account."},
+		Setting{Name: "quotas.accounts[]", Type: Objects, Reload: true, Means: "Accounts with their own limits; limits that an entry leaves out are the same as for every account."},
 		Setting{Name: "quotas.accounts[].id", Type: Text, Required: true, Reload: true, Means: "Name of the account."},
 	)
 	return append(all, limitSettings("quotas.accounts[].", " of this account", [7]string{})...)

@@ -1,5 +1,11 @@
 package config
 
+import (
+	"agentd/event"
+	"agentd/model"
+	"agentd/permission"
+)
+
 // Type is how a setting is written.
 type Type string
 
@@ -61,12 +67,22 @@ type Setting struct {
 	Means string
 }
 
+// Kinds of providers: the protocols that they speak.
+const (
+	KindOpenAI    = "openai"
+	KindResponses = "openai_responses"
+	KindAnthropic = "anthropic"
+	KindGemini    = "gemini"
+	// KindScript needs no service: it answers from a file.
+	KindScript = "script"
+)
+
 var (
-	modes          = []string{"default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto"}
-	hookPoints     = []string{"session_start", "user_prompt_submit", "pre_tool_use", "permission_request", "post_tool_use", "post_tool_failure", "post_sampling", "stop"}
-	modelFailures  = []string{"rate_limited", "overloaded", "server_error", "timeout", "network", "auth", "invalid_request", "context_overflow", "content_filter", "interrupted", "malformed"}
-	providerKinds  = []string{"openai", "openai_responses", "anthropic", "gemini", "script"}
-	modelAbilities = []string{"tools", "streaming", "vision", "reasoning", "structured_output"}
+	modes          = permission.Modes()
+	hookPoints     = event.EnumValues("@hookPoint")
+	modelFailures  = event.EnumValues("@modelFailure")
+	providerKinds  = []string{KindOpenAI, KindResponses, KindAnthropic, KindGemini, KindScript}
+	modelAbilities = []string{model.CapTools, model.CapStreaming, model.CapVision, model.CapReasoning, model.CapStructuredOutput}
 )
 
 // Table returns all settings, in the order of the reference.
@@ -80,87 +96,87 @@ func Table() []Setting {
 
 func hostSettings() []Setting {
 	return []Setting{
-		{Name: "runtimeId", Type: Text, Means: "The id that every fact carries; made at the first start and kept in the store if not given."},
+		{Name: "runtimeId", Type: Text, Means: "The id that every fact carries; if not given, created at the first start and kept in the store."},
 		{Name: "listen", Type: Address, Default: "127.0.0.1:8700", Env: "AGENTD_LISTEN", Flag: "listen", Means: "Where the server listens. An address that isn't loopback needs TLS or insecure."},
 		{Name: "socket", Type: Text, Flag: "socket", Means: "Path of a Unix socket to listen on instead of the address."},
 		{Name: "data", Type: Text, Default: "./.agentd", Env: "AGENTD_DATA", Flag: "data", Means: "Where the facts are: a directory, or postgres://user@host/database."},
-		{Name: "stateDir", Type: Text, Flag: "state-dir", Means: "Directory of the admin token, the other tokens and the note about the running server; the data directory, or ./.agentd beside a database."},
+		{Name: "stateDir", Type: Text, Flag: "state-dir", Means: "Directory of the admin token, the other tokens and the note about the running server; default: the data directory, or ./.agentd if the data is in a database."},
 		{Name: "tls.cert", Type: Text, Means: "File with the server's certificate chain (PEM); read again on SIGHUP."},
 		{Name: "tls.key", Type: Text, Means: "File with the certificate's key (PEM); read again on SIGHUP."},
-		{Name: "insecure", Type: Boolean, Default: "false", Flag: "insecure", Means: "Listen beyond loopback without TLS: tokens and facts can then be read on the way."},
-		{Name: "allowedHosts", Type: Texts, Means: "Further host names by which clients may address the server."},
-		{Name: "log.level", Type: Choice, Values: []string{"debug", "info", "warn", "error"}, Default: "info", Flag: "log-level", Reload: true, Means: "The least level that is logged."},
+		{Name: "insecure", Type: Boolean, Default: "false", Flag: "insecure", Means: "Listen beyond loopback without TLS: others on the network can then read tokens and facts."},
+		{Name: "allowedHosts", Type: Texts, Means: "Additional host names by which clients may address the server."},
+		{Name: "log.level", Type: Choice, Values: []string{"debug", "info", "warn", "error"}, Default: "info", Flag: "log-level", Reload: true, Means: "Minimum log level."},
 		{Name: "log.format", Type: Choice, Values: []string{"auto", "text", "json"}, Default: "auto", Flag: "log-format", Means: "How log lines look; auto is text on a terminal and JSON elsewhere."},
 		{Name: "workspace.root", Type: Text, Default: ".", Means: "The folder that tools work in."},
-		{Name: "workspace.trustRules", Type: Boolean, Default: "false", Means: "Take allow rules from .agentd-permissions.yaml in a workspace, too; deny and ask rules always count."},
+		{Name: "workspace.trustRules", Type: Boolean, Default: "false", Means: "Also apply allow rules from .agentd-permissions.yaml in a workspace; deny and ask rules always apply."},
 	}
 }
 
 func modelSettings() []Setting {
 	return []Setting{
-		{Name: "providers[]", Type: Objects, Means: "Who answers. Without any: the vendors whose usual key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) is in the environment, else the built-in script provider."},
+		{Name: "providers[]", Type: Objects, Means: "The model providers. Without any: the vendors whose usual key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) is in the environment, else the built-in script provider."},
 		{Name: "providers[].id", Type: Text, Required: true, Means: "Name of the provider in facts and options."},
 		{Name: "providers[].kind", Type: Choice, Values: providerKinds, Required: true, Means: "The protocol it speaks: openai is chat completions and everything compatible with it."},
-		{Name: "providers[].baseURL", Type: URL, Means: "Where it is reached."},
-		{Name: "providers[].apiKeyEnv", Type: Text, Means: "Name of the environment variable that holds the key. The key itself is refused."},
-		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats what the user said."},
-		{Name: "providers[].maxAnswerBytes", Type: Size, Means: "How much text, reasoning and arguments of tool calls one answer may hold; 16MiB if not given. A longer one fails as malformed."},
+		{Name: "providers[].baseURL", Type: URL, Means: "Its address."},
+		{Name: "providers[].apiKeyEnv", Type: Text, Means: "Name of the environment variable with the key. The key itself is not accepted here."},
+		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats the user's input."},
+		{Name: "providers[].maxAnswerBytes", Type: Size, Means: "How much text, reasoning and arguments of tool calls one answer may have; 16MiB if not given. A longer one fails as malformed."},
 		{Name: "providers[].models[]", Type: Objects, Means: "The models that it offers."},
-		{Name: "providers[].models[].id", Type: Text, Required: true, Means: "The provider's name of the model."},
+		{Name: "providers[].models[].id", Type: Text, Required: true, Means: "The provider's name for the model."},
 		{Name: "providers[].models[].capabilities", Type: Choices, Values: modelAbilities, Means: "What the model can do."},
 		{Name: "providers[].models[].contextWindow", Type: Integer, Means: "Tokens that fit into a request and its answer."},
 		{Name: "providers[].models[].maxOutputTokens", Type: Integer, Means: "Tokens of the longest answer."},
-		{Name: "providers[].models[].price.inputPerMTok", Type: Number, Means: "USD for a million tokens of input."},
-		{Name: "providers[].models[].price.outputPerMTok", Type: Number, Means: "USD for a million tokens of output."},
-		{Name: "providers[].models[].price.cachedInputPerMTok", Type: Number, Means: "USD for a million tokens of cached input."},
-		{Name: "providers[].models[].limits.requestsPerMinute", Type: Integer, Means: "Requests a minute."},
-		{Name: "providers[].models[].limits.tokensPerMinute", Type: Integer, Means: "Tokens a minute."},
-		{Name: "routing.default", Type: Text, Means: "The model that answers if a turn names none, as provider/model."},
-		{Name: "routing.fallback", Type: Texts, Means: "Models that are tried in turn when that one fails."},
-		{Name: "routing.fallbackOn", Type: Choices, Values: modelFailures, Means: "Failures that make the next model be tried."},
-		{Name: "budget.sessionCostUSD", Type: Number, Means: "What one session may cost."},
-		{Name: "budget.lowAt", Type: Fraction, Default: "0.8", Means: "Part of the budget at which quota.low is said."},
+		{Name: "providers[].models[].price.inputPerMTok", Type: Number, Means: "USD per million input tokens."},
+		{Name: "providers[].models[].price.outputPerMTok", Type: Number, Means: "USD per million output tokens."},
+		{Name: "providers[].models[].price.cachedInputPerMTok", Type: Number, Means: "USD per million cached input tokens."},
+		{Name: "providers[].models[].limits.requestsPerMinute", Type: Integer, Means: "Requests per minute."},
+		{Name: "providers[].models[].limits.tokensPerMinute", Type: Integer, Means: "Tokens per minute."},
+		{Name: "routing.default", Type: Text, Means: "The model for turns that name none, as provider/model."},
+		{Name: "routing.fallback", Type: Texts, Means: "Models that are tried in order when that one fails."},
+		{Name: "routing.fallbackOn", Type: Choices, Values: modelFailures, Means: "Failures after which the next model is tried."},
+		{Name: "budget.sessionCostUSD", Type: Number, Means: "Maximum cost of one session."},
+		{Name: "budget.lowAt", Type: Fraction, Default: "0.8", Means: "Fraction of the budget at which quota.low is recorded."},
 	}
 }
 
 // Values of profiles.
 var (
 	sandboxModes = []string{"read_only", "workspace_write", "danger_full_access"}
-	networks     = []string{"deny", "allow", "proxy"}
+	networks     = event.EnumValues("@network")
 )
 
 func policySettings() []Setting {
 	return []Setting{
 		{Name: "permissions.mode", Type: Choice, Values: modes, Default: "default", Reload: true, Means: "The permission mode of sessions that name none."},
 		{Name: "permissions.rules[]", Type: Objects, Reload: true, Means: "Rules for tools; the strictest match wins: deny over ask over allow."},
-		{Name: "permissions.rules[].decision", Type: Choice, Values: []string{"allow", "ask", "deny"}, Required: true, Reload: true, Means: "What the rule says."},
+		{Name: "permissions.rules[].decision", Type: Choice, Values: event.EnumValues("@ruleDecision"), Required: true, Reload: true, Means: "The rule's decision."},
 		{Name: "permissions.rules[].tool", Type: Text, Required: true, Reload: true, Means: "Glob over tool names."},
 		{Name: "permissions.rules[].match", Type: Text, Reload: true, Means: "Glob over the command, the path or the input."},
 		{Name: "permissions.rules[].reason", Type: Text, Reload: true, Means: "Why, for people."},
-		{Name: "hooks[]", Type: Objects, Means: "Commands that are run at points of a turn."},
-		{Name: "hooks[].point", Type: Choice, Values: hookPoints, Required: true, Means: "When it is run."},
-		{Name: "hooks[].match.tool", Type: Text, Means: "Glob over tool names that it is run for."},
+		{Name: "hooks[]", Type: Objects, Means: "Commands that run at points of a turn."},
+		{Name: "hooks[].point", Type: Choice, Values: hookPoints, Required: true, Means: "When it runs."},
+		{Name: "hooks[].match.tool", Type: Text, Means: "Glob over the tool names that it runs for."},
 		{Name: "hooks[].command", Type: Texts, Means: "The program and its arguments; it runs in the sandbox."},
 		{Name: "hooks[].url", Type: URL, Means: "Where the hook's input is posted instead of running a program."},
 		{Name: "hooks[].timeout", Type: Duration, Means: "How long it may take."},
 		{Name: "hooks[].failure", Type: Choice, Values: []string{"open", "closed"}, Means: "Whether a hook that fails lets the work go on (open) or stops it (closed)."},
-		{Name: "hooks[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write, whatever tools may; workspace_write if not given."},
-		{Name: "hooks[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program reaches the network; deny if not given."},
+		{Name: "hooks[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write, independent of the tools; workspace_write if not given."},
+		{Name: "hooks[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program can reach the network; deny if not given."},
 		{Name: "hooks[].sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets the program reach."},
-		{Name: "hooks[].sandbox.readRoots", Type: Texts, Means: "Folders and files that the program may read beside the workspace and the system's; if empty, everything that isn't hidden."},
-		{Name: "hooks[].sandbox.visible", Type: Texts, Means: "Usual places of secrets that the program may read after all, such as ~/.aws."},
-		{Name: "hooks[].sandbox.writeRoots", Type: Texts, Means: "Further folders that the program may write."},
-		{Name: "hooks[].sandbox.env", Type: Texts, Means: "Environment variables that the program sees beside the usual ones."},
+		{Name: "hooks[].sandbox.readRoots", Type: Texts, Means: "Folders and files that the program may read besides the workspace and the system's; if empty, everything that isn't hidden."},
+		{Name: "hooks[].sandbox.visible", Type: Texts, Means: "Usual places of secrets that the program may read nevertheless, such as ~/.aws."},
+		{Name: "hooks[].sandbox.writeRoots", Type: Texts, Means: "Additional folders that the program may write."},
+		{Name: "hooks[].sandbox.env", Type: Texts, Means: "Environment variables that the program sees besides the usual ones."},
 		{Name: "sandbox.mode", Type: Choice, Values: sandboxModes, Default: "workspace_write", Means: "What tools may write."},
-		{Name: "sandbox.network", Type: Choice, Values: networks, Default: "deny", Means: "Whether tools reach the network; proxy: only the allowed hosts."},
-		{Name: "sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets through: example.org, *.example.org, each with a port or without."},
-		{Name: "sandbox.readRoots", Type: Texts, Means: "Folders and files that commands may read beside the workspace and the system's (/usr, /etc and the like); if empty, everything that isn't hidden. ~ is the home folder."},
-		{Name: "sandbox.hidden", Type: Texts, Means: "Folders and files that tools, hooks and MCP servers can't read, beside the data directory and the usual places of secrets (see security)."},
-		{Name: "sandbox.visible", Type: Texts, Means: "Usual places of secrets that may be read after all, such as ~/.kube; a folder opens all that is in it."},
-		{Name: "sandbox.protected", Type: Texts, Means: "Files and folders that commands can't write and file tools ask about in every mode, beside what bounds agents anyway (see security). A relative path is one in each workspace."},
-		{Name: "sandbox.writeRoots", Type: Texts, Means: "Further folders that tools may write."},
-		{Name: "sandbox.env", Type: Texts, Means: "Environment variables that tools see beside the usual ones."},
-		{Name: "sandbox.limits.memoryMB", Type: Integer, Default: "2048", Means: "Memory of a tool's processes together, in MiB."},
+		{Name: "sandbox.network", Type: Choice, Values: networks, Default: "deny", Means: "Whether tools can reach the network; proxy: only the allowed hosts."},
+		{Name: "sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets through: example.org, *.example.org, each with or without a port."},
+		{Name: "sandbox.readRoots", Type: Texts, Means: "Folders and files that commands may read besides the workspace and the system's (/usr, /etc and the like); if empty, everything that isn't hidden. ~ is the home folder."},
+		{Name: "sandbox.hidden", Type: Texts, Means: "Folders and files that tools, hooks and MCP servers can't read, besides the data directory and the usual places of secrets (see security)."},
+		{Name: "sandbox.visible", Type: Texts, Means: "Usual places of secrets that may be read nevertheless, such as ~/.kube; a folder includes everything in it."},
+		{Name: "sandbox.protected", Type: Texts, Means: "Files and folders that commands can't write and file tools ask about in every mode, besides the files that always bound agents (see security). A relative path applies in each workspace."},
+		{Name: "sandbox.writeRoots", Type: Texts, Means: "Additional folders that tools may write."},
+		{Name: "sandbox.env", Type: Texts, Means: "Environment variables that tools see besides the usual ones."},
+		{Name: "sandbox.limits.memoryMB", Type: Integer, Default: "2048", Means: "Total memory of a tool's processes, in MiB."},
 		{Name: "sandbox.limits.processes", Type: Integer, Default: "256", Means: "Processes of a tool."},
 		{Name: "sandbox.limits.wallClock", Type: Duration, Default: "10m", Means: "How long a tool may run."},
 	}
@@ -168,13 +184,13 @@ func policySettings() []Setting {
 
 func workSettings() []Setting {
 	return []Setting{
-		{Name: "outputs.inlineBytes", Type: Size, Default: "4096", Means: "The largest content that is kept in a fact; what is larger goes behind a reference."},
+		{Name: "outputs.inlineBytes", Type: Size, Default: "4096", Means: "The largest content that is kept in a fact; larger content is stored behind a reference."},
 		{Name: "outputs.previewBytes", Type: Size, Default: "1024", Means: "How much of it is shown in the fact."},
 		{Name: "outputs.expireAfter", Type: Duration, Default: "720h", Means: "How long large outputs are kept."},
-		{Name: "retention.events", Type: Duration, Means: "How long the events of a session at rest are kept after its last one, before they are removed for good; absent is for ever. See operations."},
-		{Name: "compaction.atContextFraction", Type: Fraction, Default: "0.8", Means: "Part of the context window at which a thread is compacted."},
-		{Name: "actions.timeout", Type: Duration, Means: "How long a question waits for an answer before it counts as denied; absent is for ever."},
-		{Name: "recovery", Type: Choice, Values: []string{"auto", "manual"}, Default: "auto", Means: "After a crash: go on with what is safe to repeat, or wait for resume_thread."},
+		{Name: "retention.events", Type: Duration, Means: "How long the events of an idle session are kept after its last one, before they are removed for good; forever if not given. See operations."},
+		{Name: "compaction.atContextFraction", Type: Fraction, Default: "0.8", Means: "Fraction of the context window at which a thread is compacted."},
+		{Name: "actions.timeout", Type: Duration, Means: "How long a question waits for an answer before it counts as denied; forever if not given."},
+		{Name: "recovery", Type: Choice, Values: []string{"auto", "manual"}, Default: "auto", Means: "After a crash: continue work that is safe to repeat, or wait for resume_thread."},
 	}
 }
 
@@ -186,34 +202,34 @@ func peerSettings() []Setting {
 		{Name: "mcp[].url", Type: URL, Means: "The address of a server over HTTP."},
 		{Name: "mcp[].env", Type: Texts, Means: "Names of environment variables that the program is given."},
 		{Name: "mcp[].credentials", Type: Texts, Means: "References of bearer tokens, env:NAME or file:/path, that a person may choose when a server over HTTP answers 401; see concepts. None is used before."},
-		{Name: "mcp[].trustHints", Type: Boolean, Default: "false", Means: "Believe the server when it says that a tool only reads."},
+		{Name: "mcp[].trustHints", Type: Boolean, Default: "false", Means: "Trust the server when it says that a tool only reads."},
 		{Name: "mcp[].sandbox.mode", Type: Choice, Values: sandboxModes, Means: "What the program may write; workspace_write if not given. In danger_full_access it is kept from the data directory alone."},
-		{Name: "mcp[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program reaches the network; allow if not given."},
+		{Name: "mcp[].sandbox.network", Type: Choice, Values: networks, Means: "Whether the program can reach the network; allow if not given."},
 		{Name: "mcp[].sandbox.allowedHosts", Type: Texts, Means: "Hosts that the proxy lets the program reach."},
-		{Name: "mcp[].sandbox.readRoots", Type: Texts, Means: "Folders and files that the program may read beside the workspace and the system's; if empty, everything that isn't hidden."},
-		{Name: "mcp[].sandbox.visible", Type: Texts, Means: "Usual places of secrets that the program may read after all, such as ~/.aws."},
-		{Name: "mcp[].sandbox.writeRoots", Type: Texts, Means: "Further folders that the program may write; if not given, the caches of package managers (~/.cache, ~/.npm, ~/.local/share/uv and others that are there)."},
-		{Name: "mcp[].sandbox.env", Type: Texts, Means: "Names of further environment variables that the program is given."},
-		{Name: "mcp[].sandbox.limits.memoryMB", Type: Bound, Means: "Memory of the server's processes together, in MiB; 8192 if not given."},
+		{Name: "mcp[].sandbox.readRoots", Type: Texts, Means: "Folders and files that the program may read besides the workspace and the system's; if empty, everything that isn't hidden."},
+		{Name: "mcp[].sandbox.visible", Type: Texts, Means: "Usual places of secrets that the program may read nevertheless, such as ~/.aws."},
+		{Name: "mcp[].sandbox.writeRoots", Type: Texts, Means: "Additional folders that the program may write; if not given, the caches of package managers (~/.cache, ~/.npm, ~/.local/share/uv and others that are there)."},
+		{Name: "mcp[].sandbox.env", Type: Texts, Means: "Names of additional environment variables that the program is given."},
+		{Name: "mcp[].sandbox.limits.memoryMB", Type: Bound, Means: "Total memory of the server's processes, in MiB; 8192 if not given."},
 		{Name: "mcp[].sandbox.limits.processes", Type: Bound, Means: "Processes and threads of the server; 2048 if not given."},
 		{Name: "mcp[].sandbox.limits.openFiles", Type: Bound, Means: "Open files of each of the server's processes; 16384 if not given."},
-		{Name: "peers[]", Type: Objects, Means: "Other agents that work can be handed to."},
+		{Name: "peers[]", Type: Objects, Means: "Other agents that work can be delegated to."},
 		{Name: "peers[].id", Type: Text, Required: true, Means: "Name of the peer."},
-		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Means: "How it is spoken to."},
-		{Name: "peers[].cardURL", Type: URL, Required: true, Means: "Where its agent card is; without a path the usual place on that host."},
-		{Name: "peers[].tokenEnv", Type: Text, Means: "Name of the environment variable that holds the bearer token. The token itself is refused."},
-		{Name: "peers[].tokenFile", Type: Text, Means: "File that holds the bearer token instead; it is read again on SIGHUP."},
-		{Name: "peers[].allowPrivate", Type: Boolean, Means: "Whether the host of the card may have an address that is not public. A loopback address in cardURL needs no more."},
-		{Name: "peers[].hosts", Type: Texts, Means: "Further hosts, with a port or without, that the card may name."},
-		{Name: "peers[].delivery", Type: Choice, Values: []string{"auto", "streaming", "polling", "push"}, Means: "How its tasks are followed; auto if not given: in streams, if the peer offers them. Push needs a2a.url."},
-		{Name: "channels.silence", Type: Duration, Default: "90s", Means: "How long a remote channel without a stream may give no sign of life before it counts as gone."},
-		{Name: "channels.toolGrace", Type: Duration, Default: "30s", Means: "How long calls of a client's own tools wait for it to come back when its connection broke."},
+		{Name: "peers[].protocol", Type: Choice, Values: []string{"a2a"}, Required: true, Means: "The protocol it speaks."},
+		{Name: "peers[].cardURL", Type: URL, Required: true, Means: "Where its agent card is; without a path, the usual place on that host."},
+		{Name: "peers[].tokenEnv", Type: Text, Means: "Name of the environment variable with the bearer token. The token itself is not accepted here."},
+		{Name: "peers[].tokenFile", Type: Text, Means: "File with the bearer token, instead of tokenEnv; read again on SIGHUP."},
+		{Name: "peers[].allowPrivate", Type: Boolean, Means: "Whether the host of the card may have an address that is not public. A loopback address in cardURL doesn't need it."},
+		{Name: "peers[].hosts", Type: Texts, Means: "Additional hosts, with or without a port, that the card may name."},
+		{Name: "peers[].delivery", Type: Choice, Values: []string{"auto", "streaming", "polling", "push"}, Means: "How its tasks are followed; auto if not given, which means streams if the peer offers them. Push needs a2a.url."},
+		{Name: "channels.silence", Type: Duration, Default: "90s", Means: "How long a remote channel without a stream may be silent before it counts as disconnected."},
+		{Name: "channels.toolGrace", Type: Duration, Default: "30s", Means: "How long calls of a client's own tools wait for it to reconnect after its connection broke."},
 		{Name: "a2a.enabled", Type: Boolean, Default: "true", Means: "Whether other agents can give work over the Agent2Agent protocol."},
 		{Name: "a2a.name", Type: Text, Default: "agentd", Means: "Name of the agent on its card."},
-		{Name: "a2a.description", Type: Text, Default: "An agent that works on tasks with its tools.", Means: "What the card says of the agent."},
-		{Name: "a2a.url", Type: URL, Means: "Address of the server on the card, if others reach it by another than it listens on."},
-		{Name: "a2a.extendedCard", Type: Boolean, Default: "true", Means: "Whether those with a token get a card that lists the tools."},
-		{Name: "a2a.push.allowHosts", Type: Texts, Means: "Hosts, with a port or without, that push notifications may reach although their addresses are not public."},
+		{Name: "a2a.description", Type: Text, Default: "An agent that works on tasks with its tools.", Means: "Description of the agent on its card."},
+		{Name: "a2a.url", Type: URL, Means: "Address of the server on the card, if it differs from the one it listens on."},
+		{Name: "a2a.extendedCard", Type: Boolean, Default: "true", Means: "Whether callers with a token get a card that lists the tools."},
+		{Name: "a2a.push.allowHosts", Type: Texts, Means: "Hosts, with or without a port, that push notifications may reach although their addresses are not public."},
 	}
 }
 
@@ -221,14 +237,14 @@ func telemetrySettings() []Setting {
 	return []Setting{
 		{Name: "telemetry.otlpEndpoint", Type: Text, Means: "Where spans and metrics are sent (OTLP over HTTP), such as http://127.0.0.1:4318; empty for nowhere."},
 		{Name: "telemetry.signals", Type: Choices, Values: []string{"traces", "metrics"}, Means: "What is sent; both if not given."},
-		{Name: "telemetry.headers[]", Type: Objects, Means: "Headers of the requests, for backends that want a key."},
+		{Name: "telemetry.headers[]", Type: Objects, Means: "Headers of the requests, for backends that need a key."},
 		{Name: "telemetry.headers[].name", Type: Text, Required: true, Means: "Name of the header."},
-		{Name: "telemetry.headers[].env", Type: Text, Required: true, Means: "Environment variable that holds its value; the value itself is never in the file."},
+		{Name: "telemetry.headers[].env", Type: Text, Required: true, Means: "Environment variable with its value; the value itself is never in the file."},
 		{Name: "telemetry.timeout", Type: Duration, Default: "10s", Means: "How long one request may take."},
 		{Name: "telemetry.metricsInterval", Type: Duration, Default: "60s", Means: "How often metrics are sent."},
 		{Name: "telemetry.compression", Type: Choice, Values: []string{"none", "gzip"}, Default: "none", Means: "How requests are compressed."},
-		{Name: "telemetry.queueSize", Type: Integer, Default: "8192", Means: "Spans that wait to be sent; what is beyond is dropped and counted."},
-		{Name: "telemetry.content", Type: Boolean, Default: "false", Means: "Also send what was asked, answered, called and returned, as facts hold it: redacted, each up to 8 KiB."},
-		{Name: "telemetry.resource", Type: Texts, Means: "Further resource attributes, as name=value, such as deployment.environment.name=prod."},
+		{Name: "telemetry.queueSize", Type: Integer, Default: "8192", Means: "Maximum number of spans that wait to be sent; more are dropped and counted."},
+		{Name: "telemetry.content", Type: Boolean, Default: "false", Means: "Also send prompts, answers, arguments and results as they are in the facts: redacted, each up to 8 KiB."},
+		{Name: "telemetry.resource", Type: Texts, Means: "Additional resource attributes, as name=value, such as deployment.environment.name=prod."},
 	}
 }

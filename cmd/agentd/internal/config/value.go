@@ -55,7 +55,7 @@ func (s *Setting) choice(text string) (any, error) {
 func parseInteger(text string) (any, error) {
 	n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("%q is not a whole number from 0 on", text)
+		return nil, fmt.Errorf("%q is not a whole number of at least 0", text)
 	}
 	return n, nil
 }
@@ -94,7 +94,7 @@ const maxBound = 1 << 40
 func (s *Setting) number(text string) (any, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < 0 || f > 1e15 {
-		return nil, fmt.Errorf("%q is not a number from 0 on", text)
+		return nil, fmt.Errorf("%q is not a number of at least 0", text)
 	}
 	if s.Type == Fraction && (f == 0 || f > 1) {
 		return nil, fmt.Errorf("%q is not a fraction over 0 and up to 1", text)
@@ -142,9 +142,25 @@ func parseURL(text string) (any, error) {
 		return nil, fmt.Errorf("%q is not an address that begins with http:// or https://", text)
 	}
 	if u.User != nil {
-		return nil, fmt.Errorf("the address %q holds a name or a password; keys belong into the environment", u.Redacted())
+		return nil, fmt.Errorf("the address %q holds a name or a password; keys belong in the environment", ShownURL(text))
 	}
 	return text, nil
+}
+
+// ShownURL returns an address as it may be shown to anybody: without a password, and
+// without the values of its query, in which some services have their keys.
+func ShownURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		shown, _, _ := strings.Cut(address, "?")
+		return shown
+	}
+	query := u.Query()
+	for name := range query {
+		query.Set(name, "xxxxx")
+	}
+	u.RawQuery = query.Encode()
+	return u.Redacted()
 }
 
 func parseAddress(text string) (any, error) {

@@ -58,9 +58,9 @@ func (c *Config) checkVariables(add reporter) {
 		switch _, found := shapes.Text(value); {
 		case v.text == "":
 		case looksLikeKey(shapes, name) || found.Any():
-			add(v.path, "names an environment variable, but what stands there (%d characters) looks like a secret itself: put it into a variable, and the variable's name here; a key that was in a file should be replaced", len(v.text))
+			add(v.path, "must be the name of an environment variable, but the value (%d characters) looks like a secret itself: put it in a variable, and the variable's name here; a key that was in a file should be replaced", len(v.text))
 		case !isVariable(name):
-			add(v.path, "names an environment variable: letters, digits and _, and no digit first; a value doesn't belong here")
+			add(v.path, "must be the name of an environment variable: letters, digits and _, not starting with a digit; a value doesn't belong here")
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (k *Keeper) check(dir string) (empty bool, err error) {
 		return false, fmt.Errorf("data directory: %w", err)
 	}
 	if !validMark(key, mark, inode) {
-		return false, &Error{dir, "was made elsewhere or copied: its mark is not one of yours", true}
+		return false, &Error{dir, "was made elsewhere or copied: its mark isn't yours", true}
 	}
 	return false, nil
 }

@@ -51,7 +51,7 @@ func inspect(dir string, root *os.Root) (inode uint64, names []string, err error
 func unsafeReason(info fs.FileInfo, path string) string {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return "is a symbolic link, which agentd never makes there; remove it"
+		return "is a symbolic link, which agentd never creates there; remove it"
 	case !Mine(info):
 		return fmt.Sprintf("belongs to another user; use a directory of your own with --data, or make it yours: chown %d %s", os.Geteuid(), path)
 	case othersWrite(info):

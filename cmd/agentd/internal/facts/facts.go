@@ -14,6 +14,7 @@
 package facts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,13 +61,18 @@ const PageSize = 1000
 
 // Each reads all facts of a session. Those of a newer server are passed over.
 func Each(ctx context.Context, f Source, sessionID string, with func(*event.Event)) error {
+	read := func(ref string) ([]byte, error) {
+		var content bytes.Buffer
+		err := CopyContent(ctx, f, ref, &content)
+		return content.Bytes(), err
+	}
 	for after := uint64(0); ; {
 		page, last, err := f.Page(ctx, sessionID, after, PageSize)
 		if err != nil {
 			return err
 		}
 		for _, x := range page {
-			if e, err := event.Decode(x.Data); err == nil {
+			if e, err := event.DecodeWhole(x.Data, read); err == nil {
 				with(e)
 			}
 			after = x.Sequence
@@ -116,7 +122,7 @@ func LastSession(ctx context.Context, f Source) (string, error) {
 		}
 	}
 	if last == nil {
-		return "", errors.New("there is no session yet; \"agentd run\" begins one")
+		return "", errors.New("there is no session yet; \"agentd run\" starts one")
 	}
 	return last.SessionID, nil
 }

@@ -69,7 +69,7 @@ func (w *Follower) run(ctx context.Context, f Source) {
 			tries, pause = 0, firstPause
 		}
 		if tries >= followTries || !mayRecover(f, err) {
-			w.deliver(ctx, News{Err: fmt.Errorf("session %s can't be followed any more: %w", w.sessionID, err)})
+			w.deliver(ctx, News{Err: fmt.Errorf("session %s can no longer be followed: %w", w.sessionID, err)})
 			return
 		}
 		w.deliver(ctx, News{Lost: err})

@@ -106,7 +106,7 @@ func (s *step) stops(last bool) bool {
 	case last:
 		return true
 	case s.t.ended != nil:
-		s.res.Stopped = "the trial's time is over"
+		s.res.Stopped = "the trial's time has passed"
 	case s.res.Rewards == nil:
 		s.res.Stopped = "the step has no score"
 	default:

@@ -237,6 +237,7 @@ func (t *trial) startTrial(ctx context.Context, instruction string, p *command.S
 		DatasetID: t.b.id, DatasetVersion: t.b.version, DatasetRef: t.b.o.Dataset, TaskID: t.task.Name, TrialID: t.at.Name,
 		ConfigurationID: t.config.ID, Role: t.role(), HarborJobRef: t.b.dir, HarborTrialRef: t.at.Dir,
 		TaskTomlRef: filepath.Join(t.task.Dir, harbor.TaskFile), SingleChangedVariable: t.b.o.Changed,
+		HarborTrialResultRef: t.at.File("result.json"),
 	}
 	p.Dataset = &command.TrialDataset{SelectionPolicy: "all tasks of the folder", TaskCount: int64(len(t.b.o.Tasks))}
 	return t.rt.Do(ctx, p, &t.start)
@@ -286,7 +287,7 @@ func (t *trial) refuseAction(ctx context.Context, e *event.Event, p *event.Actio
 		decision = "cancel"
 	}
 	var res command.RespondActionResult
-	if err := t.rt.Do(ctx, &command.RespondAction{ActionID: e.ActionID, Decision: decision, Reason: "nobody is there to answer"}, &res); err != nil {
+	if err := t.rt.Do(ctx, &command.RespondAction{ActionID: e.ActionID, Decision: decision, Reason: "there is no one to answer"}, &res); err != nil {
 		t.b.o.Log.Warn("an action could not be answered", "actionId", e.ActionID, "error", err)
 	}
 }

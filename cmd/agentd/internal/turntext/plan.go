@@ -13,9 +13,9 @@ import (
 )
 
 // planPrompt is what stands before the answer to a plan.
-const planPrompt = "[y] approve, ask before each change  [a] approve, go on in mode auto  [n] keep planning, say why: "
+const planPrompt = "[y] approve, ask before each change  [a] approve, continue in mode auto  [n] keep planning, say why: "
 
-// IsPlan says that a plan waits to be approved.
+// IsPlan says that a plan waits for approval.
 func (q *Question) IsPlan() bool { return q.Required.ActionType == "plan_approval" }
 
 // PlanText is the plan that a request shows: all of it, or its beginning where the

@@ -148,7 +148,7 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 		r.Decision = "allow"
 	case "a", "always":
 		if q.Required.OnceOnly {
-			return r, "this can be allowed once, not for the session: what it runs may change between two calls; answer y or n"
+			return r, "this can only be allowed once, because what it runs may change between two calls; answer y or n"
 		}
 		r.Decision, r.Scope = "allow", "session"
 	case "n", "no":
@@ -293,11 +293,11 @@ func HowAnswered(e *event.Event) string {
 	case !ok:
 		return "answered"
 	case p.DecisionSource == "timeout":
-		return "nobody answered in time: " + p.Decision
+		return "not answered in time: " + p.Decision
 	case p.DecisionSource == "runtime":
-		return "not asked any more"
+		return "no longer asked"
 	}
-	return "answered by somebody else: " + p.Decision
+	return "answered elsewhere: " + p.Decision
 }
 
 // Drop takes a question away that was answered here.

@@ -15,9 +15,16 @@ import (
 func (v *View) showTool(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case *event.ToolStarted:
-		v.toolStarted(e, p)
+		v.toolAsked(e, p.ToolName, p.SafeArgs)
+		if p.Runs() {
+			v.toolRuns(e)
+		}
+	case *event.ToolArgs:
+		if len(p.SafeArgs) > 0 { // else they are too long to be shown
+			v.toolAsked(e, p.ToolName, p.SafeArgs)
+		}
 	case *event.ToolProgress:
-		v.toolWrote(e.ToolCallID, p.Text)
+		v.toolProgress(e, p)
 	case *event.ProcessOutput:
 		v.toolWrote(e.ToolCallID, p.Text)
 	case *event.ToolResult:
@@ -30,33 +37,65 @@ func (v *View) showTool(e *event.Event) bool {
 	return true
 }
 
-func (v *View) toolStarted(e *event.Event, p *event.ToolStarted) {
-	v.Flush()
-	v.dropTool(e.ToolCallID)
-	v.tools = append(v.tools, &runningTool{id: e.ToolCallID, name: p.ToolName, args: ShortArgs(p.ToolName, p.SafeArgs), since: e.Time})
-	if toolkind.Of(p.ToolName) == toolkind.UpdatePlan {
-		v.gap(kindTool)
-		v.Stage.Print(planLines(v.Ink, p.SafeArgs)...)
+// toolAsked takes note of a call. It is shown once it runs, or when it ends.
+func (v *View) toolAsked(e *event.Event, name string, args event.Raw) {
+	t := v.tool(e.ToolCallID)
+	if t == nil {
+		t = &shownTool{id: e.ToolCallID}
+		v.tools = append(v.tools, t)
 	}
+	t.name, t.args, t.input = name, ShortArgs(name, args), args
+}
+
+// toolRuns shows a call that begins to run.
+func (v *View) toolRuns(e *event.Event) {
+	v.Flush()
+	t := v.tool(e.ToolCallID)
+	t.running, t.since, t.tail = true, e.Time, ""
+	if toolkind.Of(t.name) == toolkind.UpdatePlan {
+		v.gap(kindTool)
+		v.Stage.Print(planLines(v.Ink, t.input)...)
+	}
+}
+
+func (v *View) toolProgress(e *event.Event, p *event.ToolProgress) {
+	if v.tool(e.ToolCallID) == nil {
+		v.toolAsked(e, p.ToolName, nil)
+	}
+	switch p.Phase {
+	case event.PhaseRunning:
+		v.toolRuns(e)
+	case event.PhaseLost:
+		v.tool(e.ToolCallID).running = false
+	}
+	v.toolWrote(e.ToolCallID, p.Text)
+}
+
+// tool returns a call that has no end yet; nil if it isn't known.
+func (v *View) tool(id string) *shownTool {
+	for _, t := range v.tools {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
 }
 
 // maxTail bounds what is kept of a running tool's output.
 const maxTail = 4 << 10
 
 func (v *View) toolWrote(id, text string) {
-	for _, t := range v.tools {
-		if t.id == id {
-			t.tail += terminal.PlainBlock(strings.ReplaceAll(text, "\r", "\n"))
-			t.tail = strings.ToValidUTF8(t.tail[max(0, len(t.tail)-maxTail):], "")
-		}
+	if t := v.tool(id); t != nil {
+		t.tail += terminal.PlainBlock(strings.ReplaceAll(text, "\r", "\n"))
+		t.tail = strings.ToValidUTF8(t.tail[max(0, len(t.tail)-maxTail):], "")
 	}
 }
 
-// dropTool takes a running tool away and returns it, or an empty one.
-func (v *View) dropTool(id string) *runningTool {
-	i := slices.IndexFunc(v.tools, func(t *runningTool) bool { return t.id == id })
+// dropTool takes a call away that ended and returns it, or an empty one.
+func (v *View) dropTool(id string) *shownTool {
+	i := slices.IndexFunc(v.tools, func(t *shownTool) bool { return t.id == id })
 	if i < 0 {
-		return &runningTool{}
+		return &shownTool{}
 	}
 	t := v.tools[i]
 	v.tools = slices.Delete(v.tools, i, i+1)
@@ -123,7 +162,7 @@ func (v *View) changed(f event.FileChange) string {
 	mark := map[string]string{"created": "+", "deleted": "-", "modified": "~"}[f.Change]
 	line := "  " + mark + " " + terminal.Plain(f.Path)
 	if f.Note != "" {
-		line += " (undo can't bring it back: " + terminal.Plain(f.Note) + ")"
+		line += " (undo can't restore it: " + terminal.Plain(f.Note) + ")"
 	}
 	return v.Ink.Paint(terminal.Dim, line)
 }

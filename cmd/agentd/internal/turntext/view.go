@@ -45,7 +45,7 @@ type View struct {
 	openLine bool
 	writeErr error
 
-	tools  []*runningTool
+	tools  []*shownTool
 	status string
 	since  time.Time
 	frame  int
@@ -58,9 +58,11 @@ type View struct {
 // note is a line beside the conversation.
 type note struct{ colour, mark, text string }
 
-// runningTool is a tool call that has no end yet.
-type runningTool struct {
+// shownTool is a tool call that has no end yet. It is shown while it runs.
+type shownTool struct {
 	id, name, args string
+	input          event.Raw
+	running        bool
 	since          time.Time
 	// tail is the end of what it wrote so far.
 	tail string
@@ -73,7 +75,7 @@ func (v *View) ShowFact(e *event.Event) {
 	}
 	v.turn.WithSubagents = true // the caller says whose facts are shown
 	for _, c := range v.turn.Fold(e) {
-		v.show(c, e.Time)
+		v.showChange(c, e.Time)
 	}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
@@ -124,8 +126,8 @@ func (v *View) ShowPrompt(text string) {
 	v.last = kindNone
 }
 
-// show shows what a model says.
-func (v *View) show(c turnview.Change, at time.Time) {
+// showChange shows what a model says.
+func (v *View) showChange(c turnview.Change, at time.Time) {
 	switch c := c.(type) {
 	case turnview.ModelAsked:
 		v.spoke = false
@@ -271,14 +273,14 @@ func (v *View) failed(p *event.TurnFailed) {
 func UnusualEnd(p *event.TurnCompleted, spoke bool) string {
 	switch p.Outcome {
 	case "refusal":
-		return "the model declined to go on; take the turn back (agentd undo) and ask differently, or ask another model"
+		return "the model declined to continue; undo the turn (agentd undo) and ask differently, or use another model"
 	case "max_tokens":
-		return "the answer is cut off: the model has written as much as it may at once; ask it to go on"
+		return "the answer is cut off at the model's output limit; ask it to continue"
 	case "other":
-		return "the answer may not be whole: the provider ended it for a reason of its own"
+		return "the answer may be incomplete: the provider ended it for a reason of its own"
 	}
 	if !spoke && len(p.StructuredOutput) == 0 {
-		return "the last answer of the model is empty"
+		return "the model's last answer is empty"
 	}
 	return ""
 }
@@ -387,7 +389,12 @@ func (v *View) live(now time.Time) []string {
 		out = append(out, v.Ink.Paint(n.colour, n.mark)+" "+terminal.Clip(terminal.Plain(n.text), max(cols-2, 10)))
 	}
 	spin := string(spinner[v.frame%len(spinner)])
+	running := false
 	for _, t := range v.tools {
+		if !t.running {
+			continue
+		}
+		running = true
 		out = append(out, v.Ink.Paint(terminal.Cyan, spin)+" "+terminal.Clip(t.name+" "+t.args, max(cols-12, 10))+v.Ink.Paint(terminal.Dim, elapsed(now, t.since)))
 		if t.tail != "" {
 			for _, line := range lastRows(t.tail, outputRows, cols-4) {
@@ -395,7 +402,7 @@ func (v *View) live(now time.Time) []string {
 			}
 		}
 	}
-	if v.status != "" && len(v.tools) == 0 {
+	if v.status != "" && !running {
 		out = append(out, v.Ink.Paint(terminal.Cyan, spin)+" "+v.Ink.Paint(terminal.Dim, v.status+elapsed(now, v.since)))
 	}
 	return out

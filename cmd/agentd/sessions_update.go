@@ -1,0 +1,111 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/command"
+)
+
+func (a *app) sessionsUpdateCommand() *cobra.Command {
+	p := &command.UpdateSession{}
+	var title string
+	var tags []string
+	var pinned, archived bool
+	cmd := &cobra.Command{
+		Use:   "update SESSION",
+		Short: "Rename, tag, pin or archive a session",
+		Long: `Changes a session's title, tags, pin or archive mark; what isn't given stays. The
+tags that are given take the place of all that there were; --tag "" removes them.
+With --json the answer is that of update_session.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: `  agentd sessions update sess_01 --title "Release notes"
+  agentd sessions update sess_01 --tag release --tag docs
+  agentd sessions update sess_01 --pin
+  agentd sessions update sess_01 --archive=false`,
+		Args: args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.SessionID = given[0]
+			if cmd.Flags().Changed("title") {
+				p.Title = &title
+			}
+			if cmd.Flags().Changed("tag") {
+				p.Tags = []string{}
+				for _, tag := range tags {
+					if tag != "" {
+						p.Tags = append(p.Tags, tag)
+					}
+				}
+			}
+			if cmd.Flags().Changed("pin") {
+				p.Pinned = &pinned
+			}
+			if cmd.Flags().Changed("archive") {
+				p.Archived = &archived
+			}
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+				return showResult(cmd.Context(), a, f, p, printSessionRecord)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&title, "title", "", "the title")
+	f.StringArrayVar(&tags, "tag", nil, "a tag; may be repeated")
+	f.BoolVar(&pinned, "pin", false, "pin the session, or with --pin=false take the pin away")
+	f.BoolVar(&archived, "archive", false, "archive the session, or with --archive=false bring it back")
+	return a.withDataFlags(cmd)
+}
+
+func printSessionRecord(out *printer, r *command.UpdateSessionResult) {
+	parts := []string{r.SessionID, terminal.Plain(r.Title)}
+	if len(r.Tags) > 0 {
+		parts = append(parts, "tags "+terminal.Plain(strings.Join(r.Tags, ", ")))
+	}
+	if r.Pinned {
+		parts = append(parts, "pinned")
+	}
+	if r.Archived {
+		parts = append(parts, "archived")
+	}
+	out.linef("%s", terminal.JoinDots(parts...))
+}
+
+func (a *app) sessionsDeleteCommand() *cobra.Command {
+	p := &command.DeleteSession{}
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete SESSION",
+		Short: "Delete a session that is at rest",
+		Long: `Deletes a session: its events, outputs and index entries. It can't be had back; on
+a terminal it asks first. A session with unfinished work is refused. Sessions that
+were forked from it go on. With --json the answer is that of delete_session.
+
+Exit codes: 0 done, 1 failed or not wanted, 2 usage.`,
+		Example: `  agentd sessions delete sess_04 --reason "no longer needed" --yes`,
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p.SessionID = given[0]
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+				if !yes && !a.json && terminal.IsTerminal(a.in) && terminal.IsTerminal(a.out) {
+					if err := a.confirm(cmd.Context(), "Delete session "+p.SessionID+"? [y/N] "); err != nil {
+						return err
+					}
+				}
+				return showResult(cmd.Context(), a, f, p, func(out *printer, r *command.DeleteSessionResult) {
+					kept := ""
+					if r.KeptForForks {
+						kept = "its events stay for its forks"
+					}
+					out.linef("%s", terminal.JoinDots("Deleted "+p.SessionID, terminal.Plural(int64(r.Events), "event"), kept))
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for people")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	return a.withDataFlags(cmd)
+}
