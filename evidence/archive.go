@@ -94,7 +94,7 @@ func (s *salvage) scan(left *allowance) (int64, error) {
 		if len(s.members) > maxEntries {
 			return at, fmt.Errorf("the archive has more than %d files", maxEntries)
 		}
-		// A file that is damaged ends nobody knows where: the next one is looked for in it.
+		// The end of a damaged file is unknown: the next file is searched for inside it.
 		packed := &section{r: bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data))}
 		n, err := io.Copy(io.Discard, io.LimitReader(flate.NewReader(packed), left.left+1))
 		if left.left -= n; left.left < 0 {

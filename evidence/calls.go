@@ -13,6 +13,8 @@ type openCall struct {
 	eventID   string
 	name      string
 	event     event.Scope
+	// status is requested until a tool call runs.
+	status string
 }
 
 // CallLine is one tool or model call in a pack.
@@ -74,9 +76,13 @@ func (c *collector) calls(e *event.Event) error {
 	case *event.TurnFailed:
 		return c.turnEnds(e, p.Status, p.Outcome, p.FailureCategory)
 	case *event.ToolStarted:
-		c.opens(e, e.ToolCallID, p.ToolName)
+		c.opens(e, e.ToolCallID, p.ToolName, !p.Runs())
+	case *event.ToolProgress:
+		if o := c.open[e.ToolCallID]; o != nil && p.Phase != "" {
+			o.status = callStatus(p.Phase != event.PhaseRunning)
+		}
 	case *event.ModelRequested:
-		c.opens(e, e.ModelRequestID, p.Provider+"/"+p.Model)
+		c.opens(e, e.ModelRequestID, p.Provider+"/"+p.Model, false)
 	case *event.ModelCompleted:
 		line := c.ends(e, e.ModelRequestID, p.Provider+"/"+p.Model)
 		line.Status, line.StopReason, line.Usage, line.DurationMs = "completed", p.StopReason, &p.Usage, p.DurationMs
@@ -127,8 +133,16 @@ func (c *collector) changedPaths(files []event.FileChange) []string {
 	return out
 }
 
-func (c *collector) opens(e *event.Event, id, name string) {
-	c.open[id] = &openCall{e.Time, e.Sequence, e.ID, name, e.Scope}
+func (c *collector) opens(e *event.Event, id, name string, requested bool) {
+	c.open[id] = &openCall{e.Time, e.Sequence, e.ID, name, e.Scope, callStatus(requested)}
+}
+
+// callStatus is the status of a call without an end.
+func callStatus(requested bool) string {
+	if requested {
+		return "requested"
+	}
+	return "running"
 }
 
 // ends returns the line of a call that ends with a fact.
@@ -170,7 +184,7 @@ func (c *collector) unfinished() (calls []string, err error) {
 	}
 	for _, o := range sortedBy(c.open, func(o *openCall) uint64 { return o.sequence }) {
 		line := lineOf(&o.event, o.name)
-		line.Status, line.StartEventID, line.StartSequence = "running", o.eventID, o.sequence
+		line.Status, line.StartEventID, line.StartSequence = o.status, o.eventID, o.sequence
 		list := "toolCalls"
 		if line.ToolCallID == "" {
 			list = "modelCalls"

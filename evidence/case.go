@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,10 +37,15 @@ type Case struct {
 	Limits      []string `json:"limits"`
 	// Workspace is where the session works.
 	Workspace string `json:"workspace,omitempty"`
-	// Configuration held at the export. It stands for that of facts which name none.
+	// Configuration held at the export. It is used for facts that name none.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
 	// Base is the state before the first fact; absent if that is the session's first.
 	Base json.RawMessage `json:"base,omitempty"`
+	// EvidenceLinks are what was exported or observed about the scope by then;
+	// replay cases, like this one, are left out.
+	EvidenceLinks []EvidenceLink `json:"evidenceLinks"`
+	// GraderInstructions tell whoever judges a replay what to look at.
+	GraderInstructions string `json:"graderInstructions,omitempty"`
 	// Facts are those of the session from the first of the scope to the last, without
 	// gaps; Contents is what is behind references in them.
 	Facts    []json.RawMessage `json:"facts"`
@@ -50,6 +56,15 @@ type Case struct {
 
 	// The members of a case of the earlier format that are still read.
 	Earlier
+}
+
+// EvidenceLink points from a case to evidence about the same facts.
+type EvidenceLink struct {
+	EvidenceID string `json:"evidenceId"`
+	Kind       string `json:"kind,omitempty"`
+	// Ref is where it is, Sequence the fact that says so.
+	Ref      string `json:"ref,omitempty"`
+	Sequence uint64 `json:"sequence"`
 }
 
 // Earlier are the members of a case of the earlier format that are still read.
@@ -71,7 +86,7 @@ type CaseTurn struct {
 func (c *Case) Events() ([]*event.Event, error) {
 	out := make([]*event.Event, len(c.Facts))
 	for i, raw := range c.Facts {
-		e, err := event.Decode(raw)
+		e, err := event.DecodeWhole(raw, c.Content)
 		if err != nil {
 			return nil, fmt.Errorf("evidence: fact %d of the case: %w", i+1, err)
 		}
@@ -120,6 +135,8 @@ func (c *Case) Submitted() ([]*CaseTurn, error) {
 type CaseOptions struct {
 	Workspace     string
 	Configuration json.RawMessage
+	// GraderInstructions come from whoever asked for the case.
+	GraderInstructions string
 }
 
 // ExportReplay writes the replay case of a scope.
@@ -140,10 +157,14 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, wi
 	x.c = &Case{
 		Format: ReplayFormat, EvidenceID: opt.EvidenceID, ExportedAt: opt.At.UTC(), Scope: scope, Determinism: "deterministic", Limits: []string{},
 		Workspace: with.Workspace, Configuration: with.Configuration, Facts: []json.RawMessage{}, Contents: map[string]string{},
+		GraderInstructions: with.GraderInstructions,
+	}
+	if x.c.EvidenceLinks, err = evidenceLinks(ctx, facts, scope, store.Range{After: base.Sequence, Before: opt.Before}); err != nil {
+		return nil, err
 	}
 	if base.Sequence > 0 {
 		x.c.Determinism, x.c.Limits = "approximate", append(x.c.Limits, RemovedNote(&base))
-		if x.state, err = state.Decode(base.Data); err != nil {
+		if x.state, err = state.DecodeBase(base.Data); err != nil {
 			return nil, fmt.Errorf("evidence: the base that replaces the facts through %d: %w", base.Sequence, err)
 		}
 	}
@@ -153,7 +174,7 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, wi
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
 		res.Through, res.Head = rec.Sequence, rec.Hash
-		if err := x.addFact(rec.Data); err != nil {
+		if err := x.addFact(ctx, facts, rec.Data); err != nil {
 			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
 		}
 	}
@@ -171,6 +192,32 @@ func ExportReplay(ctx context.Context, facts Facts, scope Scope, opt Options, wi
 	return res, nil
 }
 
+// evidenceLinks lists the evidence about a scope. Exports of a turn follow its last
+// fact, so all facts through the time of the export are looked at.
+func evidenceLinks(ctx context.Context, facts Facts, scope Scope, within store.Range) ([]EvidenceLink, error) {
+	links := []EvidenceLink{}
+	for rec, err := range facts.Read(ctx, scope.SessionID, within) {
+		if err != nil {
+			return nil, fmt.Errorf("evidence: read: %w", err)
+		}
+		head := event.Event{}
+		if _, err := event.DecodeHeader(rec.Data, &head); err != nil {
+			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
+		}
+		if head.Type != event.TypeEvidenceChanged || !scope.has(&head) {
+			continue
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
+		}
+		if p, ok := e.Payload.(*event.EvidenceChanged); ok && p.Kind != "replay" {
+			links = append(links, EvidenceLink{EvidenceID: e.EvidenceID, Kind: p.Kind, Ref: cmp.Or(p.PackRef, p.ReviewRef, p.TraceRef), Sequence: e.Sequence})
+		}
+	}
+	return links, nil
+}
+
 // caseExport is a case that is being made.
 type caseExport struct {
 	c       *Case
@@ -185,8 +232,8 @@ type caseExport struct {
 }
 
 // addFact adds a fact, once the scope has begun.
-func (x *caseExport) addFact(data []byte) error {
-	e, err := event.Decode(data)
+func (x *caseExport) addFact(ctx context.Context, contents store.Contents, data []byte) error {
+	e, err := store.DecodeFact(ctx, contents, data)
 	if err != nil {
 		return err
 	}
@@ -221,7 +268,7 @@ func (x *caseExport) addFact(data []byte) error {
 
 // contentsOf are the references in a fact to what decisions depend on.
 func contentsOf(e *event.Event) []string {
-	refs := []string{event.ConfigurationOf(e.Payload)}
+	refs := []string{event.ConfigurationOf(e.Payload), e.Refs[event.PayloadRef]}
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		refs = append(refs, p.InputRef)
@@ -230,6 +277,7 @@ func contentsOf(e *event.Event) []string {
 	case *event.PermissionEvaluated:
 		refs = append(refs, p.ConfinementRef, p.InputRef)
 	case *event.ModelCompleted:
+		refs = append(refs, p.MessageRef)
 		if p.Message != nil {
 			for _, c := range p.Message.ToolCalls {
 				refs = append(refs, c.ArgumentsRef)

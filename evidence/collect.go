@@ -61,7 +61,7 @@ type collector struct {
 	// readable says whether what is behind a reference can be read now.
 	readable func(ref string) bool
 	state    *state.Session
-	// base stands for the facts that were removed.
+	// base replaces the facts that were removed.
 	base  *store.Snapshot
 	lists map[string]*spool
 
@@ -71,7 +71,7 @@ type collector struct {
 	turns    map[string]*turnLine
 	refs     map[string]bool
 	// sealed counts earlier contents of files, expired contents that are gone,
-	// traced and untraced facts of turns by whether they carry a trace id.
+	// traced and untraced facts by whether they carry a trace id.
 	sealed, expired, traced, untraced int64
 	degraded                          []string
 }
@@ -115,13 +115,11 @@ func (c *collector) foldFact(e *event.Event, data []byte) error {
 	return c.contents(e, data)
 }
 
-// correlate counts the facts of turns that a trace can be joined to.
+// correlate counts the facts that a trace can be joined to, as the read models do.
 func (c *collector) correlate(e *event.Event) {
-	switch {
-	case e.TurnID == "":
-	case e.TraceID != "":
+	if e.TraceID != "" {
 		c.traced++
-	default:
+	} else {
 		c.untraced++
 	}
 }

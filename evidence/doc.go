@@ -15,13 +15,13 @@
 // A pack proves two things. Each of its facts carries the hash that the session's
 // chain has at it; where the fact before is outside the scope its hash is given
 // instead. And all hashes, with those of every other section, are signed with the
-// runtime's key. So only the holder of that key can change a byte of
+// runtime's key. So only the owner of that key can change a byte of
 // content unnoticed, and what lies between the facts of a narrower scope is
-// attested by the signature alone. Whose key it is, a pack can't prove: compare
+// attested by the signature alone. A pack can't prove whose key it is: compare
 // the key's id with one from a trusted source.
 //
-// [Verify] needs nothing but the pack. It judges content, not layout: a pack that
-// went through a program which writes JSON otherwise is still the same pack.
+// [Verify] needs nothing but the pack. It compares content, not layout: a pack that
+// another program rewrote as JSON with a different layout is still the same pack.
 //
 // # Concurrency
 //

@@ -8,6 +8,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // Question is what [Explain] is asked about: one of the ids is set. ItemID may come
@@ -243,9 +244,5 @@ func (x *explanation) joinAnswer() string {
 	return strings.Join(key, " ")
 }
 
-func clipText(s string) string {
-	if len(s) <= 300 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:300], "") + "…"
-}
+// clipText shortens what a sentence quotes.
+func clipText(s string) string { return clip.Text(s, 300) }

@@ -67,6 +67,32 @@ func TestOneChangedByteIsNamed(t *testing.T) {
 	}
 }
 
+// TestABracketSetFreeIsNamed takes the backslash from quotes that stand before brackets in
+// a text: the text ends there, and what were its brackets may end the document.
+func TestABracketSetFreeIsNamed(t *testing.T) {
+	tried := 0
+	for name, doc := range signedDocuments(t) {
+		proof := bytes.LastIndex(doc, []byte("\n\"integrity\":"))
+		var places []int
+		for at := range proof {
+			if bytes.HasPrefix(doc[at:], []byte(`\"}`)) {
+				places = append(places, at)
+			}
+		}
+		tried += len(places)
+		for i := 0; i < len(places); i += 1 + len(places)/100 {
+			changed := bytes.Clone(doc)
+			changed[places[i]] = ']'
+			if f := finding(t, changed); f.Byte != int64(places[i]) || !f.Exact {
+				t.Errorf("%s: byte %d (%q) was changed, the finding is %+v", name, places[i], doc[max(0, places[i]-20):places[i]+5], f)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no quote in a text stands before a bracket")
+	}
+}
+
 // TestAByteMoreOrLessIsNamed puts single bytes in and takes them out: the finding is the
 // first byte that isn't what it was.
 func TestAByteMoreOrLessIsNamed(t *testing.T) {

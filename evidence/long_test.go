@@ -21,6 +21,9 @@ import (
 // doesn't hold them itself.
 type endless struct{ turns int }
 
+// OpenBlob implements [evidence.Facts]: no fact here needs it.
+func (endless) OpenBlob(context.Context, string) (store.Blob, error) { return nil, store.ErrNotFound }
+
 func (l endless) Read(_ context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
 		g := &generator{session: sessionID, chain: store.NewChain(store.Genesis(sessionID)), r: r, yield: yield}
@@ -104,6 +107,11 @@ func (p *peak) Read(ctx context.Context, sessionID string, r store.Range) iter.S
 			}
 		}
 	}
+}
+
+// OpenBlob implements [evidence.Facts].
+func (p *peak) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
+	return p.facts.OpenBlob(ctx, ref)
 }
 
 func exportLong(t testing.TB, facts evidence.Facts, w io.Writer) *evidence.Exported {

@@ -28,11 +28,11 @@ var (
 	}()
 )
 
-// marks tell where in a file a change is: checksums of its bytes up to every so
-// many. That something was changed is found by hashes, and that the marks are those
-// of the export by the signature; a checksum that somebody made fit on purpose
-// hides the place and nothing else. They are about bytes, and hold only as long as
-// nobody wrote the same content in another layout.
+// marks show where in a file a change is: checksums of its bytes up to regular
+// positions. Hashes show that something was changed, and the signature that the marks
+// are those of the export; a checksum that was forged on purpose hides the place and
+// nothing else. They are about bytes, and useless once the same content was written in
+// another layout.
 type marks struct {
 	// Block is the number of bytes between two marks.
 	Block int64 `json:"block"`
@@ -127,7 +127,7 @@ func (m *marks) first(r io.Reader) (*place, error) {
 		}
 		at += m.Block
 	}
-	return nil, nil //nolint:nilnil // nothing was changed, which is no error
+	return nil, nil //nolint:nilnil // nothing was changed, which is not an error
 }
 
 // differs reads the next block and says where it differs from its checksum.
@@ -138,7 +138,7 @@ func differs(r *bufio.Reader, block []byte, at int64, sum *uint32, want uint32) 
 	}
 	before := *sum
 	if *sum = crc32.Update(before, markTable, block[:n]); *sum == want {
-		return nil, nil //nolint:nilnil // nothing was changed, which is no error
+		return nil, nil //nolint:nilnil // nothing was changed, which is not an error
 	}
 	i, ok := changedByte(n, *sum^want)
 	if !ok {

@@ -31,6 +31,8 @@ var ErrNoTurns = errors.New("evidence: the scope contains no turns")
 type Facts interface {
 	// Read yields records of a session.
 	Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error]
+	// Contents opens the payloads of facts that show only a part of them.
+	store.Contents
 }
 
 // Options of an export. Key is required for [Export].
@@ -86,7 +88,7 @@ func Export(ctx context.Context, facts Facts, scope Scope, opt Options, w io.Wri
 		if err != nil {
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, facts, rec.Data)
 		if err == nil {
 			err = c.foldFact(e, rec.Data)
 		}

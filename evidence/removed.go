@@ -11,11 +11,11 @@ import (
 
 // based is a source of facts that may lack the first ones of a session.
 type based interface {
-	// Base returns what stands for the facts that were removed, or store.ErrNotFound.
+	// Base returns what replaced the facts that were removed, or store.ErrNotFound.
 	Base(ctx context.Context, sessionID string) (store.Snapshot, error)
 }
 
-// Removed returns what stands for the facts of a session that retention removed, its
+// Removed returns what replaced the facts of a session that retention removed, its
 // sequence being 0 if none were.
 func Removed(ctx context.Context, facts Facts, sessionID string) (store.Snapshot, error) {
 	none := store.Snapshot{SessionID: sessionID, Hash: store.Genesis(sessionID)}
@@ -38,14 +38,14 @@ func RemovedNote(base *store.Snapshot) string {
 	return fmt.Sprintf("the facts 1 to %d of the session were removed by retention before this was made", base.Sequence)
 }
 
-// beginAt has the collector go on from what stands for the facts that were removed.
+// beginAt has the collector continue from what replaced the removed facts.
 func (c *collector) beginAt(base *store.Snapshot) error {
 	c.base = base
 	if base.Sequence == 0 {
 		return nil
 	}
 	var err error
-	if c.state, err = state.Decode(base.Data); err != nil {
+	if c.state, err = state.DecodeBase(base.Data); err != nil {
 		return fmt.Errorf("evidence: the base that replaces the facts through %d: %w", base.Sequence, err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/state"
 	"agentd/store"
 )
 
@@ -100,7 +101,7 @@ func ExportReview(ctx context.Context, facts Facts, scope Scope, opt Options, w 
 		if err != nil {
 			return nil, fmt.Errorf("evidence: read: %w", err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, facts, rec.Data)
 		if err != nil {
 			return nil, fmt.Errorf("evidence: fact %d: %w", rec.Sequence, err)
 		}
@@ -220,6 +221,8 @@ func (r *reviewing) answer(e *event.Event, p *event.ModelCompleted) {
 	switch {
 	case p.Message != nil && p.Message.Text != "":
 		r.addSentence("done", e, fmt.Sprintf("The model %s answered: %q.", p.Model, clipText(p.Message.Text)))
+	case p.Preview != "":
+		r.addSentence("done", e, fmt.Sprintf("The model %s answered at length: %q.", p.Model, clipText(p.Preview)), p.MessageRef)
 	case p.MessageRef != "":
 		r.addSentence("done", e, fmt.Sprintf("The model %s answered at length.", p.Model), p.MessageRef)
 	}
@@ -295,11 +298,11 @@ func (r *reviewing) ends(e *event.Event) {
 	case *event.TaskCompleted:
 		delete(r.open, "task "+e.TaskID)
 	case *event.TaskStatusChanged:
-		if slices.Contains([]string{"cancelled", "timed_out", "failed", "lost", "completed", "archived"}, p.Status) {
+		if state.TaskEnded(p.Status) {
 			delete(r.open, "task "+e.TaskID)
 		}
 	case *event.JobStatusChanged:
-		if slices.Contains([]string{"completed", "failed", "cancelled"}, p.Status) {
+		if state.JobEnded(p.Status) {
 			delete(r.open, "job "+e.JobID)
 		}
 	case *event.ProcessCompleted, *event.ProcessTerminated, *event.ProcessFailed:

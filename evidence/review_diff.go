@@ -38,7 +38,7 @@ func fileDiff(tool string, args event.Raw, f *event.FileChange) string {
 	return b.String()
 }
 
-// diffText is a diff that is being written, up to so many lines.
+// diffText is a diff that is being written, up to a number of lines.
 type diffText struct {
 	strings.Builder
 	count, left int

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // maxShown bounds what a review shows of one fact: the whole is in the evidence.
@@ -37,9 +38,7 @@ func cite(e *event.Event, data []byte) Cited {
 	if json.Indent(&lines, escaped.Bytes(), "", "  ") == nil {
 		text = lines.String()
 	}
-	if text = inStrings.Replace(text); len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
-	}
+	text = clip.Text(inStrings.Replace(text), maxShown)
 	return Cited{At: e.Time, EventID: e.ID, Sequence: e.Sequence, Text: text, Type: e.Type}
 }
 
@@ -61,7 +60,11 @@ func (c *calls) recordCallFact(e *event.Event) {
 			}
 		}
 	case *event.ToolStarted:
-		if len(p.SafeArgs) > 0 { // hooks may have rewritten them
+		if len(p.SafeArgs) > 0 { // in the facts of older versions a hook may have rewritten them
+			c.args[e.ToolCallID] = p.SafeArgs
+		}
+	case *event.ToolArgs:
+		if len(p.SafeArgs) > 0 {
 			c.args[e.ToolCallID] = p.SafeArgs
 		}
 	case *event.SubagentSpawned:

@@ -163,7 +163,17 @@ func sayHook(e *event.Event) (string, bool) {
 func sayTool(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.ToolStarted:
+		if !p.Runs() {
+			return "", false // what the model asked for is said with its answer
+		}
 		return fmt.Sprintf("%s ran (%s).", p.ToolName, p.Policy), false
+	case *event.ToolProgress:
+		switch p.Phase {
+		case event.PhaseRunning:
+			return fmt.Sprintf("%s ran (%s).", p.ToolName, p.Policy), false
+		case event.PhaseLost:
+			return fmt.Sprintf("%s was lost and is run again: %s.", p.ToolName, clipText(p.Message)), true
+		}
 	case *event.ToolResult:
 		says := fmt.Sprintf("%s ended with a result (%s) after %d ms", p.ToolName, p.Status, p.DurationMs)
 		if p.ExitCode.Present && !p.ExitCode.Null {
@@ -348,6 +358,8 @@ func sourceName(s string) string {
 		return "a hook"
 	case "human":
 		return "a person"
+	case "peer":
+		return "the peer that gave the work"
 	case "host_policy":
 		return "the host's policy"
 	case "default":

@@ -69,7 +69,7 @@ func (s *Scope) isWholeSession() bool { return s.ThreadID == "" && s.TurnID == "
 // Has reports whether a fact is in scope.
 func (s *Scope) Has(e *event.Event) bool { return s.has(e) }
 
-// has reports whether a fact is in scope. A task takes those below it in.
+// has reports whether a fact is in scope. A task includes those below it.
 func (s *Scope) has(e *event.Event) bool {
 	switch {
 	case s.ThreadID != "" && e.ThreadID != s.ThreadID, s.TurnID != "" && e.TurnID != s.TurnID:

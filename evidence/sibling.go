@@ -180,7 +180,7 @@ func (r *siblingReader) read(from io.Reader) error {
 	return nil
 }
 
-// section takes the items of a list, or passes over a section.
+// section reads the items of a list, or skips a section.
 func (r *siblingReader) section(dec *json.Decoder, name string) error {
 	t, err := dec.Token()
 	if err != nil {

@@ -172,10 +172,12 @@ func (c *Case) sibling(ref string) (*siblingReplay, error) {
 
 // decides reports whether a fact tells of a decision or an outcome.
 func decides(e *event.Event) bool {
-	switch e.Payload.(type) {
+	switch p := e.Payload.(type) {
 	case *event.TurnStarted, *event.TurnCompleted, *event.TurnFailed, *event.ModelRequested, *event.RoutingDecision, *event.PermissionEvaluated,
 		*event.ToolStarted, *event.ToolResult, *event.ToolFailed:
 		return true
+	case *event.ToolProgress:
+		return p.Phase != ""
 	}
 	return false
 }

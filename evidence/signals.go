@@ -9,7 +9,7 @@ import (
 
 // Status of a signal in a pack.
 const (
-	// SignalExported: the pack holds what there is.
+	// SignalExported: the pack has everything there is.
 	SignalExported = "exported"
 	// SignalNotApplicable: nothing of the kind happened in the scope.
 	SignalNotApplicable = "not_applicable"
@@ -152,7 +152,7 @@ func (c *collector) traceSignal(gap func(string, string, ...string)) Signal {
 		s.Status, s.Items, s.Reason = SignalExported, int64(len(c.ids.lists[4])), ""
 	case c.traced > 0:
 		s.Status, s.Items = SignalMissingCorrelation, c.untraced
-		s.Reason = fmt.Sprintf("%d facts of turns carry a trace id and %d don't", c.traced, c.untraced)
+		s.Reason = fmt.Sprintf("%d facts carry a trace id and %d don't", c.traced, c.untraced)
 		gap("traces", s.Reason)
 	}
 	return s

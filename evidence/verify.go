@@ -111,10 +111,10 @@ func verifyReader(r io.Reader, opt VerifyOptions, open again) (*Verification, er
 		var stop *Finding
 		if !errors.As(err, &stop) {
 			stop = &Finding{Byte: v.dec.InputOffset(), Section: v.section, Detail: "it can't be read: " + err.Error()}
-			v.cutOff, v.unread = errors.Is(err, io.ErrUnexpectedEOF), true
+			v.cutOff = errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 		}
 		v.found(*stop)
-		v.stop = stop
+		v.stop, v.unread = stop, true
 	}
 	v.judge()
 	v.locate(open)
@@ -159,7 +159,7 @@ type verifier struct {
 	// stop is what ended the reading too early.
 	stop *Finding
 	// broken says that a fact was found that doesn't follow, cutOff that the file ended
-	// too early, unread that it is no JSON: where that was noticed says little about
+	// too early, unread that it was not read to its end: where that was noticed says little about
 	// where it begins.
 	broken, cutOff, unread bool
 }

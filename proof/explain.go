@@ -55,7 +55,7 @@ func (r *Reporter) facts(ctx context.Context, sessionID string) iter.Seq2[*event
 				yield(nil, err)
 				return
 			}
-			e, err := event.Decode(rec.Data)
+			e, err := store.DecodeFact(ctx, r.opt.Store, rec.Data)
 			if !yield(e, err) || err != nil {
 				return
 			}

@@ -28,7 +28,7 @@ func TestWhyAnAction(t *testing.T) {
 	res := k.Why(&command.Explain{SessionID: "sess_a", ActionID: id})
 	k.ExpectStatements(res, "policy.changed", "because careful", "model.completed", "asked for write_file", "permission.evaluated", "I want to see it",
 		"permission.requested", "was asked", "action.required", "tool_permission", "action.resolved", "allow", "permission.resolved", "for the whole session, because fine",
-		"tool.started", "ran", "tool.result", "changed 1 file")
+		"tool.progress", "ran", "tool.result", "changed 1 file")
 	if !strings.Contains(res.Answer, "asked for write_file") || !strings.Contains(res.Answer, "because fine") {
 		t.Errorf("the answer is %s", res.Answer)
 	}

@@ -157,6 +157,9 @@ func (x *export) caseOptions(ctx context.Context) (evidence.CaseOptions, error) 
 	if err != nil {
 		return out, fault.Wrap(fault.Internal, err, "the configuration can't be exported")
 	}
+	if p, ok := x.params.(*command.ExportReplay); ok {
+		out.GraderInstructions = x.r.manager.RedactText(p.GraderInstructions)
+	}
 	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
 		if s.Workspace != nil && s.Workspace.Root != "" {
 			out.Workspace = s.Workspace.Root

@@ -46,4 +46,5 @@ func (r *Reporter) Register(t *command.Table) {
 	command.HandleKept(t, r.exportEvidence, packAnswer[*command.ExportEvidence](r))
 	command.HandleKept(t, r.exportReplay, packAnswer[*command.ExportReplay](r))
 	command.HandleKept(t, r.exportReview, packAnswer[*command.ExportReview](r))
+	command.Handle(t, r.recordReview)
 }

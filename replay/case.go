@@ -21,7 +21,7 @@ func OfCase(c *evidence.Case) (*Recording, error) {
 	}
 	r := &Recording{SessionID: c.Scope.SessionID, Content: c.Content, Has: c.Scope.Has}
 	if len(c.Base) > 0 {
-		if r.Base, err = state.Decode(c.Base); err != nil {
+		if r.Base, err = state.DecodeBase(c.Base); err != nil {
 			return nil, fmt.Errorf("replay: the base of the case: %w", err)
 		}
 	}

@@ -45,7 +45,7 @@ func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer
 	return k
 }
 
-// turn runs a turn to its end.
+// turn runs a turn to its end; calls that ask are allowed.
 func (k *kit) turn(sessionID, text string, o *event.TurnOptions) {
 	k.Helper()
 	input, err := json.Marshal(text)
@@ -72,6 +72,11 @@ func (k *kit) turn(sessionID, text string, o *event.TurnOptions) {
 			e, err := event.Decode(rec.Data)
 			if err != nil {
 				k.Fatal(err)
+			}
+			if q, ok := e.Payload.(*event.ActionRequired); ok && q.ActionType == "tool_permission" {
+				if _, err := k.r.Do(ctx, command.Local(), &command.RespondAction{ActionID: e.ActionID, Decision: "allow"}); err != nil {
+					k.Fatal(err)
+				}
 			}
 			if e.TurnID == turnID && slices.Contains([]event.Type{event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled}, e.Type) {
 				return

@@ -1,14 +1,18 @@
 package replay
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
 	"agentd/session"
+	"agentd/store"
 )
 
 // liveSession is the session that inputs are submitted to.
@@ -18,17 +22,22 @@ const liveSession = "sess_replay"
 type Runtime interface {
 	Do(ctx context.Context, caller command.Caller, p command.Params) (any, error)
 	Subscribe(ctx context.Context, caller command.Caller, sessionID string, after uint64) (*session.Subscription, error)
+	Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error)
 }
 
 // LiveOptions say what the turns ask for instead; empty leaves it to the runtime.
 type LiveOptions struct {
 	Model string
 	Mode  string
+	// Trust takes the permission modes and approvals of the case over. Without it they
+	// count for nothing: whoever made the file would decide what runs here.
+	Trust bool
 }
 
 // Live submits the inputs of a case to a runtime, one after the other, and compares
 // what the turns come to. Questions are answered as they were where they are the same,
-// and refused otherwise, because there is no one to ask.
+// and refused otherwise, because there is no one to ask. An approval is given only
+// with Trust, once, and for the same call; one to leave the sandbox never is.
 func Live(ctx context.Context, r Runtime, c *evidence.Case, opt LiveOptions) ([]OutcomeDifference, error) {
 	turns, err := c.Submitted()
 	if err != nil {
@@ -39,7 +48,7 @@ func Live(ctx context.Context, r Runtime, c *evidence.Case, opt LiveOptions) ([]
 		return nil, err
 	}
 	recorded = slices.DeleteFunc(recorded, func(e *event.Event) bool { return !c.Scope.Has(e) })
-	l := &live{r: r, answers: answersOf(recorded)}
+	l := &live{r: r, answers: answersOf(recorded), trust: opt.Trust}
 	if _, err := r.Do(ctx, command.Local(), &command.CreateSession{SessionID: liveSession}); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -57,14 +66,14 @@ func Live(ctx context.Context, r Runtime, c *evidence.Case, opt LiveOptions) ([]
 			return nil, fmt.Errorf("replay: %w", err)
 		}
 	}
-	return compareOutcomes(expectedOutcomes(recorded, turns), outcomes(l.facts)), nil
+	return compareOutcomes(expectedOutcomes(c, recorded, turns), outcomes(l.facts, l.readContent(ctx))), nil
 }
 
 // expectedOutcomes are those of the recording; a case of the earlier format says
 // nothing about them but that the turns ended.
-func expectedOutcomes(recorded []*event.Event, turns []*evidence.CaseTurn) []Outcome {
+func expectedOutcomes(c *evidence.Case, recorded []*event.Event, turns []*evidence.CaseTurn) []Outcome {
 	if len(recorded) > 0 {
-		return outcomes(recorded)
+		return outcomes(recorded, c.Content)
 	}
 	out := make([]Outcome, len(turns))
 	for i := range out {
@@ -81,7 +90,7 @@ func liveOptions(t *evidence.CaseTurn, opt LiveOptions) *event.TurnOptions {
 		o = *t.Options
 	}
 	o.Model, o.Provider, o.Cwd, o.QueuePolicy, o.ExpectedTurnID = opt.Model, "", "", "", ""
-	if opt.Mode != "" {
+	if opt.Mode != "" || !opt.Trust {
 		o.PermissionMode = opt.Mode
 	}
 	return &o
@@ -110,11 +119,39 @@ func answersOf(facts []*event.Event) []answer {
 	return out
 }
 
+// fits reports whether a question is the one that was answered.
+func (a *answer) fits(q *event.ActionRequired) bool {
+	return a.asked.ActionType == q.ActionType && a.asked.ToolName == q.ToolName && bytes.Equal(a.asked.SafeArgs, q.SafeArgs) &&
+		slices.Contains(q.Decisions, a.resolved.Decision) && q.ActionType != "sandbox_escape"
+}
+
+// consents reports whether an answer lets something happen, other than by its words.
+func (a *answer) consents() bool {
+	switch a.resolved.Decision {
+	case "deny", "cancel":
+		return false
+	}
+	return a.asked.ActionType != "structured_input"
+}
+
 // live is a run under way.
 type live struct {
 	r       Runtime
 	answers []answer
+	trust   bool
 	facts   []*event.Event
+}
+
+// readContent returns what reads contents that facts refer to.
+func (l *live) readContent(ctx context.Context) func(ref string) ([]byte, error) {
+	return func(ref string) ([]byte, error) {
+		b, _, err := l.r.Output(ctx, command.Local(), ref)
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(b)
+		return data, errors.Join(err, b.Close())
+	}
 }
 
 // follow reads the facts of a turn until it has ended.
@@ -125,7 +162,7 @@ func (l *live) follow(ctx context.Context, sub *session.Subscription, turnID str
 			return err
 		}
 		for _, rec := range records {
-			e, err := event.Decode(rec.Data)
+			e, err := event.DecodeWhole(rec.Data, l.readContent(ctx))
 			if err != nil {
 				return err
 			}
@@ -150,12 +187,10 @@ func (l *live) respond(ctx context.Context, actionID string, q *event.ActionRequ
 	if !slices.Contains(q.Decisions, "deny") {
 		out.Decision = "cancel"
 	}
-	i := slices.IndexFunc(l.answers, func(a answer) bool {
-		return a.asked.ActionType == q.ActionType && a.asked.ToolName == q.ToolName && slices.Contains(q.Decisions, a.resolved.Decision)
-	})
+	i := slices.IndexFunc(l.answers, func(a answer) bool { return a.fits(q) && (l.trust || !a.consents()) })
 	if i >= 0 {
 		given := l.answers[i].resolved
-		out.Decision, out.Reason, out.Payload, out.Scope = given.Decision, given.Reason, given.Payload, given.Scope
+		out.Decision, out.Reason, out.Payload = given.Decision, given.Reason, given.Payload
 		l.answers = slices.Delete(l.answers, i, i+1)
 	}
 	_, err := l.r.Do(ctx, command.Local(), out)

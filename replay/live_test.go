@@ -64,3 +64,39 @@ func TestTheEarlierFormatIsRead(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// TestACaseDecidesNothing: its modes and approvals are those of whoever made the file.
+// What is trusted is given again for the same call alone.
+func TestACaseDecidesNothing(t *testing.T) {
+	answers := func(content string) []script.Answer {
+		return []script.Answer{wants("write_file", map[string]any{"path": "a.txt", "content": content}), {Text: "done"}}
+	}
+	asking := func(o *agentd.Options) { o.Loop.Host.Mode = "default" }
+	for name, made := range map[string]*event.TurnOptions{"an approval": nil, "a mode": {PermissionMode: "bypass"}} {
+		k := newKit(t, asking, answers("b")...)
+		k.turn(mainSession, "write", made)
+		c := k.parsed(command.ExportScope{SessionID: mainSession})
+		for _, again := range []struct {
+			content string
+			trust   bool
+			refused bool
+		}{{"b", false, true}, {"b", true, false}, {"other", true, made == nil}} {
+			now := newKit(t, asking, answers(again.content)...)
+			got, err := Live(t.Context(), now.r, c, LiveOptions{Trust: again.trust})
+			if err != nil || len(got) != 1 {
+				t.Fatalf("%s: %+v, %v", name, got, err)
+			}
+			if refused := strings.Contains(got[0].Says, "write_file denied"); refused != again.refused {
+				t.Errorf("%s, %+v: %s", name, again, got[0].Says)
+			}
+		}
+	}
+}
+
+func TestNoAnswerLeavesTheSandbox(t *testing.T) {
+	q := &event.ActionRequired{ActionType: "sandbox_escape", ToolName: "shell", SafeArgs: event.Raw(`{}`), Decisions: []string{"allow", "deny"}}
+	a := answer{q, &event.ActionResolved{Decision: "allow"}}
+	if a.fits(q) {
+		t.Error("a recorded approval to leave the sandbox is given again")
+	}
+}

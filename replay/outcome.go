@@ -24,7 +24,7 @@ type Outcome struct {
 }
 
 // outcomes returns what each turn of a session came to, without those of subagents.
-func outcomes(facts []*event.Event) []Outcome {
+func outcomes(facts []*event.Event, read func(ref string) ([]byte, error)) []Outcome {
 	var out []Outcome
 	turns := map[string]int{}
 	for _, e := range facts {
@@ -33,19 +33,23 @@ func outcomes(facts []*event.Event) []Outcome {
 			turns[e.TurnID] = len(out)
 		}
 		if n := turns[e.TurnID]; n > 0 {
-			out[n-1].learn(e)
+			out[n-1].learn(e, read)
 		}
 	}
 	return out
 }
 
 // learn adds what a fact says about the outcome.
-func (o *Outcome) learn(e *event.Event) {
+func (o *Outcome) learn(e *event.Event, read func(ref string) ([]byte, error)) {
 	switch p := e.Payload.(type) {
 	case *event.ModelCompleted:
 		o.Steps++
-		if p.Message != nil && p.Message.Text != "" {
-			o.Answer = p.Message.Text
+		m, err := p.Whole(read)
+		if err != nil {
+			m = &event.ModelMessage{Text: p.Preview} // that is all that is left of it
+		}
+		if m != nil && m.Text != "" {
+			o.Answer = m.Text
 		}
 	case *event.ToolResult:
 		o.Calls = append(o.Calls, p.ToolName+" "+p.Status)

@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"agentd/event"
@@ -99,36 +98,6 @@ func (c *toolCall) rewritten() bool {
 	return v != nil && v.rewritten != ""
 }
 
-// found is the file system as a decision found it. It implements [loop.Disk].
-type found struct{ lookups []event.PathLookup }
-
-func (f *found) lookupOf(path string) *event.PathLookup {
-	if i := slices.IndexFunc(f.lookups, func(l event.PathLookup) bool { return l.Path == path }); i >= 0 {
-		return &f.lookups[i]
-	}
-	return &event.PathLookup{}
-}
-
-// Resolve implements [loop.Disk].
-func (f *found) Resolve(path string) string {
-	if to := f.lookupOf(path).LeadsTo; to != "" {
-		return to
-	}
-	return path
-}
-
-// Content implements [loop.Disk].
-func (f *found) Content(path string) (string, bool) {
-	hash := f.lookupOf(path).ContentHash
-	return hash, hash != ""
-}
-
-// Script implements [loop.Disk].
-func (f *found) Script(path string) (string, bool) {
-	text := f.lookupOf(path).Script
-	return text, text != ""
-}
-
 // checkPermission decides about a call again.
 func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.PermissionEvaluated) {
 	c, s := w.toolCallOf(e), stateOf(e, t)
@@ -143,7 +112,7 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 	if !ok {
 		return
 	}
-	disk := &found{p.Lookups}
+	disk := &loop.RecordedDisk{Lookups: p.Lookups}
 	if !running && !c.rewritten() {
 		if err := w.checkInput(t, entry, input, disk); err != nil {
 			w.reportDifference(e, "a refusal: "+err.Error(), "a decision about the call")

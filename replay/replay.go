@@ -229,14 +229,26 @@ func (w *walk) checkFact(e *event.Event) {
 	case *event.PermissionEvaluated:
 		w.checkPermission(e, t, p)
 	case *event.ToolStarted:
-		w.checkStart(e, t)
+		if p.Runs() {
+			w.checkStart(e, t)
+		} else {
+			w.checkAsked(e, p)
+		}
+	case *event.ToolProgress:
+		if p.Phase == event.PhaseRunning {
+			w.checkStart(e, t)
+		}
 	case *event.ToolFailed:
 		w.checkRefusal(e, t, p)
 	case *event.ToolResult:
 		w.checkResult(e, t)
 	case *event.QuotaState:
-		if p.QuotaName == model.QuotaBudget && e.Type == event.TypeQuotaBlocked && w.hasConfiguration() && w.configuration.Spent(w.s, t, "") == nil {
+		if e.Type == event.TypeQuotaBlocked && saysSpent(p) && w.hasConfiguration() && w.configuration.Spent(w.s, t, "") == nil {
 			w.reportDifference(e, "money that is left", p.Reason)
+		}
+	case *event.ActionRequired:
+		if p.ActionType == state.ActionResume {
+			w.expectEffect(e, loop.AskResume{TurnID: e.TurnID, ModelRequestID: e.ModelRequestID})
 		}
 	case *event.ActionResolved:
 		if p.Status == "expired" {
@@ -249,13 +261,26 @@ func (w *walk) checkFact(e *event.Event) {
 	}
 }
 
+// saysSpent reports whether a quota fact is about a budget that is used up. One that is
+// only too small for the next request depends on the size of that.
+func saysSpent(p *event.QuotaState) bool {
+	return (p.QuotaName == model.QuotaBudget || p.QuotaName == loop.QuotaTask) && p.Used != nil && p.Limit != nil && *p.Used >= *p.Limit
+}
+
 // rememberFact keeps what facts say that the state doesn't have.
 func (w *walk) rememberFact(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.ModelCompleted:
-		if p.Message != nil && p.Purpose != "compaction" {
-			w.answers[e.TurnID] = p.Message.Text
-			for _, c := range p.Message.ToolCalls {
+		if p.Purpose == "compaction" {
+			return
+		}
+		m, err := p.Whole(w.rec.Content)
+		if err != nil {
+			m = p.Message // what it said can't be compared
+		}
+		if m != nil {
+			w.answers[e.TurnID] = m.Text
+			for _, c := range m.ToolCalls {
 				w.calls[c.ToolCallID] = &toolCall{request: c, turnID: e.TurnID, hooks: map[string]*verdict{}}
 			}
 		}

@@ -30,7 +30,11 @@ func (w *walk) checkCandidates(e *event.Event, t *state.Thread, p *event.Routing
 		return
 	}
 	ask := w.configuration.Ask(w.s, t, turn, resting(p.Resting), e.Time)
-	ask.InputTokens, ask.Required = t.Routing.Profile.EstimatedInputTokens, t.Routing.Profile.RequiredCapabilities
+	profile := t.Routing.Profile
+	if profile.Source == event.ProfileFromTask { // otherwise the task had none, or an earlier version passed it over
+		ask = ask.ForTask(loop.TaskProfile(w.s, turn))
+	}
+	ask.InputTokens, ask.Required, ask.Waivable = profile.EstimatedInputTokens, profile.RequiredCapabilities, profile.WaivableCapabilities
 	routing := w.decide.route(w.configuration.Models, ask)
 	w.routings[e.TurnID] = &routing
 	expected := routing.CandidateSet()

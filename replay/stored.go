@@ -26,21 +26,21 @@ func Stored(ctx context.Context, s store.Store, sessionID string) (*Recording, e
 		return nil, fmt.Errorf("replay: %w", err)
 	case base.Sequence > 0:
 		after = base.Sequence
-		if r.Base, err = state.Decode(base.Data); err != nil {
+		if r.Base, err = state.DecodeBase(base.Data); err != nil {
 			return nil, fmt.Errorf("replay: %w", err)
 		}
 	}
-	r.Facts = decodeFacts(s.Read(ctx, sessionID, store.Range{After: after}))
+	r.Facts = decodeFacts(ctx, s, s.Read(ctx, sessionID, store.Range{After: after}))
 	return r, nil
 }
 
-// decodeFacts decodes records.
-func decodeFacts(records iter.Seq2[store.Record, error]) iter.Seq2[*event.Event, error] {
+// decodeFacts decodes records, with their whole payloads.
+func decodeFacts(ctx context.Context, contents store.Contents, records iter.Seq2[store.Record, error]) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
 		for rec, err := range records {
 			var e *event.Event
 			if err == nil {
-				e, err = event.Decode(rec.Data)
+				e, err = store.DecodeFact(ctx, contents, rec.Data)
 			}
 			if !yield(e, err) {
 				return

@@ -63,6 +63,24 @@ func stateOf(e *event.Event, t *state.Thread) *state.ToolCall {
 	return nil
 }
 
+// checkAsked compares the request for a call with what the model's answer says.
+func (w *walk) checkAsked(e *event.Event, p *event.ToolStarted) {
+	c := w.toolCallOf(e)
+	if c == nil {
+		return // the answer is not in the facts
+	}
+	if c.request.ToolName != p.ToolName {
+		w.reportDifference(e, "a call of "+c.request.ToolName, "a call of "+p.ToolName)
+		return
+	}
+	if len(p.SafeArgs) == 0 {
+		return
+	}
+	if asked := w.arguments(e.ToolCallID); asked != nil && !bytes.Equal(compactJSON(asked), compactJSON(p.SafeArgs)) {
+		w.reportDifference(e, "a call with "+string(asked), "a call with "+string(p.SafeArgs))
+	}
+}
+
 // checkStart checks the start of a call against what is next, and against the word on
 // whether it may run.
 func (w *walk) checkStart(e *event.Event, t *state.Thread) {
@@ -98,7 +116,7 @@ func (w *walk) checkRefusal(e *event.Event, t *state.Thread, p *event.ToolFailed
 		return
 	}
 	var refused *tool.Error
-	if err := w.checkInput(t, entry, input, &found{}); !errors.As(err, &refused) {
+	if err := w.checkInput(t, entry, input, &loop.RecordedDisk{}); !errors.As(err, &refused) {
 		w.reportDifference(e, "an input that the tool takes", "a refusal: "+p.Message)
 		return
 	}

@@ -196,7 +196,7 @@ func TestASkippedDecisionIsFound(t *testing.T) {
 		}
 	}
 	report := walked(t, rec, Options{}, productDeciders())
-	if len(report.Differences) != 1 || report.Differences[0].Type != event.TypeToolStarted {
+	if len(report.Differences) != 1 || report.Differences[0].Type != event.TypeToolProgress {
 		t.Errorf("%+v", report.Differences)
 	}
 }

@@ -2,9 +2,9 @@ package telemetry
 
 import (
 	"encoding/json"
-	"unicode/utf8"
 
 	"agentd/event"
+	"agentd/internal/clip"
 )
 
 // maxContent bounds one attribute with content, in bytes.
@@ -17,11 +17,7 @@ func (p *Projector) contentOf(key, text string) Attr {
 		return Attr{}
 	}
 	if len(text) > maxContent {
-		cut := maxContent
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "… (cut)"
+		text = clip.Text(text, maxContent) + " (cut)"
 	}
 	return Attr{key, text}
 }
@@ -63,10 +59,16 @@ func (p *Projector) inputAttr(x *event.TurnSubmitted) Attr {
 
 // outputAttr is what a model answered.
 func (p *Projector) outputAttr(x *event.ModelCompleted) Attr {
-	if !p.content || x.Message == nil {
+	if !p.content || (x.Message == nil && x.Preview == "") {
 		return Attr{}
 	}
 	m := contentMessage{Role: "assistant", FinishReason: x.StopReason}
+	if x.Preview != "" {
+		m.Parts = append(m.Parts, contentPart{Type: "text", Content: x.Preview})
+	}
+	if x.Message == nil {
+		return p.messages(AttrOutputMessages, m)
+	}
 	if x.Message.Reasoning != "" {
 		m.Parts = append(m.Parts, contentPart{Type: "reasoning", Content: x.Message.Reasoning})
 	}

@@ -38,7 +38,7 @@ func (p *Projector) jobCreated(e *event.Event, x *event.JobCreated) {
 	j := &job{trace: cmp.Or(e.TraceID, event.TraceIDOf(p.session, e.JobID))}
 	parent := ""
 	if e.TraceID != "" {
-		parent = e.SpanID
+		parent = callerSpan(e)
 	}
 	j.span = p.newSpan(e, e.JobID, OpJobRun, Internal, place{trace: j.trace, parent: parent})
 	j.span.set(Attr{AttrJobItems, x.ItemCount}, positive(AttrConcurrency, x.Concurrency))

@@ -125,8 +125,29 @@ func TestContent(t *testing.T) {
 	if _, ok := found[telemetry.AttrToolResult]; !ok {
 		t.Error("the result is missing")
 	}
-	if got := found[telemetry.AttrOutputMessages]; !strings.HasSuffix(got, "… (cut)") || len(got) > 20_000 || strings.ToValidUTF8(got, "?") != got {
+	if got := found[telemetry.AttrOutputMessages]; !strings.Contains(got, `"content":"ää`) || len(got) > 20_000 || strings.ToValidUTF8(got, "?") != got {
 		t.Errorf("the long answer has %d bytes", len(got))
+	}
+	// A fact of an older version holds all of it.
+	whole := &event.Event{Type: event.TypeModelCompleted, Payload: &event.ModelCompleted{Message: &event.ModelMessage{Text: long}}}
+	for _, e := range facts {
+		if e.Type == event.TypeModelCompleted {
+			whole.Scope, whole.Time, whole.Sequence = e.Scope, e.Time, e.Sequence
+		}
+	}
+	old := telemetry.New("sess_a", telemetry.Content())
+	for _, e := range facts {
+		if e.Sequence == whole.Sequence {
+			e = whole
+		}
+		for _, s := range old.Apply(e).Spans {
+			if got, ok := s.Get(telemetry.AttrOutputMessages).(string); ok {
+				found["old"] = got
+			}
+		}
+	}
+	if got := found["old"]; !strings.HasSuffix(got, "… (cut)") || len(got) > 20_000 || strings.ToValidUTF8(got, "?") != got {
+		t.Errorf("the long answer of an older version has %d bytes", len(got))
 	}
 	plain, _, _ := project(facts)
 	for _, s := range plain {

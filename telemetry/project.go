@@ -59,7 +59,7 @@ type turn struct {
 	run      string
 	// provider and model are those of the newest call.
 	provider, model string
-	// tools maps tool calls to how often they were started.
+	// tools counts the spans of each tool call.
 	tools map[string]int64
 	// begun are the keys of what is open and ends with the turn at the latest.
 	begun map[string]bool
@@ -203,6 +203,8 @@ func (p *Projector) applyStep(e *event.Event) { //nolint:cyclop // a table
 		p.toolSpan(e, x.ToolName)
 	case *event.ToolStarted:
 		p.toolStarted(e, x)
+	case *event.ToolProgress:
+		p.toolProgress(e, x)
 	case *event.ToolResult:
 		p.toolResult(e, x)
 	case *event.ToolFailed:
@@ -250,7 +252,7 @@ func (p *Projector) applyBeside(e *event.Event) { //nolint:cyclop // a table
 
 // silent are the types that nothing is projected from and that there are many of.
 var silent = map[event.Type]bool{
-	event.TypeModelDelta: true, event.TypeReasoningDelta: true, event.TypeReasoningSummary: true, event.TypeToolProgress: true,
+	event.TypeModelDelta: true, event.TypeReasoningDelta: true, event.TypeReasoningSummary: true,
 	event.TypeProcessOutput: true, event.TypeProcessInput: true, event.TypeRunStatus: true, event.TypeCostEstimated: true,
 	event.TypeToolCatalogResolved: true, event.TypeTaskProfileResolved: true, event.TypeRoutingCandidatesResolved: true,
 	event.TypeQueueChanged: true, event.TypeSnapshotUpdated: true, event.TypeTaskProgress: true, event.TypeJobProgress: true,
@@ -292,13 +294,26 @@ func (p *Projector) rootPlace(e *event.Event) place {
 	if isKnown(e.TurnID) {
 		return place{
 			trace:  cmp.Or(e.TraceID, event.TraceIDOf(p.session, e.TurnID)),
-			parent: cmp.Or(e.SpanID, event.SpanIDOf(p.session, e.TurnID)),
+			parent: cmp.Or(callerSpan(e), event.SpanIDOf(p.session, e.TurnID)),
 		}
 	}
 	if e.TraceID != "" {
-		return place{trace: e.TraceID, parent: e.SpanID}
+		return place{trace: e.TraceID, parent: callerSpan(e)}
 	}
-	return place{trace: event.TraceIDOf(p.session, cmp.Or(e.RunID, e.ID))}
+	begins := e.ID
+	if isKnown(e.RunID) {
+		begins = e.RunID
+	}
+	return place{trace: event.TraceIDOf(p.session, begins)}
+}
+
+// callerSpan is the span of the caller that a fact names, if it names one: the span of
+// the fact itself is no parent.
+func callerSpan(e *event.Event) string {
+	if event.DerivedSpan(e) {
+		return ""
+	}
+	return e.SpanID
 }
 
 // newSpan makes a span that begins with a fact.

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"strconv"
 
 	"agentd/event"
 )
@@ -84,20 +83,12 @@ func (p *Projector) modelAttrs(s *Span) []Attr {
 	return []Attr{{AttrOperation, OpChat}, {AttrProvider, s.Get(AttrProvider)}, {AttrRequestModel, model}}
 }
 
-// toolSpanKey is the key of a tool call's span; each attempt is a span of its own.
-func toolSpanKey(toolCallID string, attempt int64) string {
-	if attempt > 1 {
-		return toolCallID + "/" + strconv.FormatInt(attempt, 10)
-	}
-	return toolCallID
-}
-
 // toolSpanID is the span of a tool call's newest attempt.
 func (p *Projector) toolSpanID(t *turn, toolCallID string) string {
 	if s := p.open[toolCallID]; s != nil {
 		return s.SpanID
 	}
-	return event.SpanIDOf(p.session, toolSpanKey(toolCallID, t.tools[toolCallID]))
+	return event.SpanIDOf(p.session, event.ToolSpanKey(toolCallID, t.tools[toolCallID]))
 }
 
 func toolName(called string) string { return OpExecuteTool + " " + cmp.Or(safeName(called), Unknown) }
@@ -116,9 +107,9 @@ func (p *Projector) toolSpan(e *event.Event, called string) *Span {
 		return nil
 	}
 	at := p.placeOf(&event.Event{Scope: event.Scope{TurnID: e.TurnID}})
-	s := p.newSpan(e, toolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]+1), toolName(called), Internal, at)
+	t.tools[e.ToolCallID]++
+	s := p.newSpan(e, event.ToolSpanKey(e.ToolCallID, t.tools[e.ToolCallID]), toolName(called), Internal, at)
 	s.set(Attr{AttrOperation, OpExecuteTool}, Attr{AttrToolName, safeName(called)}, Attr{AttrToolCallID, e.ToolCallID}, Attr{AttrConversation, p.session})
-	t.tools[e.ToolCallID] += 0 // it is known from here on
 	t.begun[e.ToolCallID] = true
 	p.open[e.ToolCallID] = s
 	return s
@@ -141,12 +132,31 @@ func (p *Projector) toolStarted(e *event.Event, x *event.ToolStarted) {
 	if s == nil {
 		return
 	}
-	t := p.turns[e.TurnID]
-	t.tools[e.ToolCallID] = max(t.tools[e.ToolCallID]+1, x.AttemptCount)
 	s.Name = toolName(x.ToolName)
-	s.set(Attr{AttrToolName, safeName(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)}, Attr{AttrPolicy, x.Policy},
-		Attr{AttrOwner, safeName(x.RuntimeOwner)}, positive(AttrAttempt, x.AttemptCount), p.contentOf(AttrToolArguments, string(x.SafeArgs)))
+	s.set(Attr{AttrToolName, safeName(x.ToolName)}, Attr{AttrToolType, toolType(x.RuntimeOwner)},
+		Attr{AttrOwner, safeName(x.RuntimeOwner)}, p.contentOf(AttrToolArguments, string(x.SafeArgs)))
+	if x.Runs() {
+		p.toolRuns(e, s, x.Policy, x.AttemptCount)
+	}
+}
+
+// toolRuns marks the moment from which on the call may have effects.
+func (p *Projector) toolRuns(e *event.Event, s *Span, policy string, attempt int64) {
+	s.set(Attr{AttrPolicy, policy}, positive(AttrAttempt, attempt))
 	s.addEvent(e.Time, "agentruntime.tool.started")
+}
+
+// toolProgress takes the phases of a call. An attempt that was lost ends its span; the
+// next one has a span of its own.
+func (p *Projector) toolProgress(e *event.Event, x *event.ToolProgress) {
+	switch x.Phase {
+	case event.PhaseRunning:
+		if s := p.toolSpan(e, x.ToolName); s != nil {
+			p.toolRuns(e, s, x.Policy, x.AttemptCount)
+		}
+	case event.PhaseLost:
+		p.toolEnded(e, x.ToolName, 0, "lost", Attr{AttrStatus, "failed"}, Attr{AttrRetryable, true})
+	}
 }
 
 func (p *Projector) toolResult(e *event.Event, x *event.ToolResult) {

@@ -43,7 +43,7 @@ func (p *Projector) turnSubmitted(e *event.Event, x *event.TurnSubmitted) {
 	t := &turn{id: event.SpanIDOf(p.session, e.TurnID), explicit: cmp.Or(e.TraceID, th.trace), tools: map[string]int64{}, begun: map[string]bool{}}
 	t.trace = cmp.Or(t.explicit, event.TraceIDOf(p.session, cmp.Or(th.root, e.TurnID)))
 	parent := th.parent
-	if e.SpanID != "" { // the caller's; the trace alone is that of the work it belongs to
+	if e.SpanID != "" && !event.DerivedSpan(e) { // the caller's; the trace alone is that of the work it belongs to
 		parent = e.SpanID
 	}
 	called := OpInvokeAgent

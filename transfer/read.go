@@ -21,7 +21,7 @@ import (
 // maxLine bounds a line, and so the memory of a reader.
 const maxLine = 64 << 20
 
-// Visitor takes what a file holds, in its order. An error ends the reading.
+// Visitor receives the contents of a file, in order. An error ends the reading.
 type Visitor struct {
 	// Header comes first.
 	Header func(*Header) error

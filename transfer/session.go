@@ -124,7 +124,7 @@ func (x *sessionExport) output(ctx context.Context, ref string) error {
 
 // ImportOptions say how a session is taken over.
 type ImportOptions struct {
-	// AllowOpen takes a session over that has unfinished work: the next start, or
+	// AllowOpen imports a session that has unfinished work: the next start, or
 	// resume_thread, goes on with it as after a crash. Where it came from it must
 	// not go on.
 	AllowOpen bool
@@ -154,7 +154,18 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 	if !caller.Admin {
 		return nil, fault.New(fault.Forbidden, "a session brings its account along: only an admin may import one")
 	}
-	sum, checked, err := c.checkImport(ctx, from)
+	whole, err := gatherPayloads(from, func(h *Header) error {
+		_, err := c.beginCheck(ctx, h)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = whole.Close() }() // it was read: nothing can be lost
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the file can't be read again")
+	}
+	sum, checked, err := c.checkImport(ctx, from, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +174,12 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 	}
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the file can't be read again")
+	}
+	if err := whole.storePayloads(func(payload io.Reader) error {
+		_, err := c.Sessions.PutOutput(ctx, payload)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	done, err := c.writeImport(ctx, from, sum.SessionID)
 	if err != nil {
@@ -175,23 +192,28 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 }
 
 // checkImport reads the file once without changing anything.
-func (c *Carrier) checkImport(ctx context.Context, from io.Reader) (*Summary, session.Imported, error) {
+func (c *Carrier) checkImport(ctx context.Context, from io.Reader, whole *payloads) (*Summary, session.Imported, error) {
 	var check *session.ImportCheck
 	sum, err := Read(from, Visitor{
 		Header: func(h *Header) (err error) {
-			if h.RemovedThrough > 0 {
-				return fault.New(fault.Conflict, "the facts of session %s through %d were removed by retention before the export: it can be read and checked, but not taken over", h.SessionID, h.RemovedThrough)
-			}
-			check, err = c.Sessions.CheckImport(ctx, h.SessionID)
+			check, err = c.beginCheck(ctx, h)
 			return err
 		},
-		Event: func(rec store.Record) error { return check.Add(ctx, &rec) },
+		Event: func(rec store.Record) error { return check.Add(ctx, whole, &rec) },
 	})
 	if err != nil {
 		return nil, session.Imported{}, unreadable(err)
 	}
 	got, err := check.Done()
 	return sum, got, err
+}
+
+// beginCheck says from a file's first line alone why the session can't be taken over.
+func (c *Carrier) beginCheck(ctx context.Context, h *Header) (*session.ImportCheck, error) {
+	if h.RemovedThrough > 0 {
+		return nil, fault.New(fault.Conflict, "the facts of session %s through %d were removed by retention before the export: it can be read and checked, but not taken over", h.SessionID, h.RemovedThrough)
+	}
+	return c.Sessions.CheckImport(ctx, h.SessionID)
 }
 
 // unreadable classifies what ended the reading of a file: an error of the

@@ -1,9 +1,10 @@
-// Package transfer is the file in which a whole session travels from one runtime
-// to another, and the form in which its facts go to systems that speak CloudEvents.
+// Package transfer reads and writes the file that moves a whole session from one
+// runtime to another, and the form in which its facts go to systems that speak
+// CloudEvents.
 //
 // # Contract
 //
-// The file is one JSON object a line. The first line names the session and the
+// The file has one JSON object per line. The first line names the session and the
 // runtime that wrote it; then each fact as it is stored, byte for byte, in order
 // and from the first; then the outputs that the facts refer to, in pieces; the
 // last line has the chain's head and the runtime's signature over it:
@@ -16,11 +17,11 @@
 //
 // [Read] computes the chain and the sums of the outputs again while it reads; a
 // changed, missing, added or moved line is an error that names the line. An output
-// that the writing runtime had no more is a line with "missing":true.
+// that the exporting runtime no longer had is a line with "missing":true.
 //
 // A session whose first facts were removed by retention says so in the first line
 // ("removedThrough" and the chain's hash there, "removedHash"), which the signature
-// covers; its facts begin behind them.
+// covers; its facts begin after them.
 //
 // Contents that were kept for undo are not in the file: they are sealed with a key
 // of their runtime.

@@ -120,12 +120,8 @@ func compared(p *command.CompareBenchmarkRuns, baseline, candidate []*foundTrial
 	rec := &command.ComparisonRecord{Baseline: runOf(p.Baseline, baseline), Candidate: runOf(p.Candidate, candidate)}
 	rec.MeanRewardDelta, rec.Interval = interval(samples(baseline), samples(candidate))
 	rec.TimeoutRateDelta = rec.Candidate.TimeoutRate - rec.Baseline.TimeoutRate
-	n := float64(len(baseline) + len(candidate))
-	rec.EvidenceCompletenessRate = (rec.Baseline.EvidenceCompletenessRate*float64(len(baseline)) + rec.Candidate.EvidenceCompletenessRate*float64(len(candidate))) / n
-	rec.Decision = cmp.Or(p.Decision, undecided)
-	if p.P0QcGateRegressionCount != nil { // else the standard wants a number all the same, and the risks say so
-		rec.P0QcGateRegressionCount = *p.P0QcGateRegressionCount
-	}
+	rec.EvidenceCompletenessRate, rec.BaselineEvidenceCompletenessRate = rec.Candidate.EvidenceCompletenessRate, &rec.Baseline.EvidenceCompletenessRate
+	rec.Decision, rec.P0QcGateRegressionCount = cmp.Or(p.Decision, undecided), p.P0QcGateRegressionCount
 	if rec.Baseline.CostUSD != nil && rec.Candidate.CostUSD != nil {
 		d := *rec.Candidate.CostUSD/float64(len(candidate)) - *rec.Baseline.CostUSD/float64(len(baseline))
 		rec.CostDeltaUSD = &d
@@ -143,17 +139,16 @@ func risks(p *command.CompareBenchmarkRuns, rec *command.ComparisonRecord, first
 	if i := rec.Interval; i.Low == nil || (*i.Low <= 0 && *i.High >= 0) {
 		out = append(out, "the trials don't tell the two apart: the interval holds zero, or there is none")
 	}
-	if rec.EvidenceCompletenessRate < 1 {
+	if rec.Candidate.EvidenceCompletenessRate < 1 || rec.Baseline.EvidenceCompletenessRate < 1 {
 		out = append(out, "not every trial has complete evidence")
 	}
 	if verifierOf(first).Name == "" {
 		out = append(out, "nobody named the verifier")
 	}
-	if p.P0QcGateRegressionCount == nil {
+	if n := rec.P0QcGateRegressionCount; n == nil {
 		out = append(out, "nobody said whether the quality gate found regressions")
-	}
-	if rec.P0QcGateRegressionCount > 0 {
-		out = append(out, fmt.Sprintf("the quality gate found %d regressions", rec.P0QcGateRegressionCount))
+	} else if *n > 0 {
+		out = append(out, fmt.Sprintf("the quality gate found %d regressions", *n))
 	}
 	return strings.Join(out, "; ")
 }

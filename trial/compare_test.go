@@ -43,7 +43,7 @@ func TestComparisonOfTwoConfigurations(t *testing.T) {
 		Baseline: scored(k, "base", nil, tasks, 0, 0.5, 1, 0), Candidate: scored(k, "cand", nil, tasks, 1, 0.5, 1, 0.5), P0QcGateRegressionCount: new(int64(2)), Decision: "revert",
 	}
 	c := runtimetest.Do[command.CompareBenchmarkRunsResult](k, p).Comparison
-	if far(c.MeanRewardDelta, 0.375) || c.Decision != "revert" || c.P0QcGateRegressionCount != 2 || c.EvidenceCompletenessRate != 1 || c.TimeoutRateDelta != 0 {
+	if far(c.MeanRewardDelta, 0.375) || c.Decision != "revert" || c.P0QcGateRegressionCount == nil || *c.P0QcGateRegressionCount != 2 || c.EvidenceCompletenessRate != 1 || c.TimeoutRateDelta != 0 {
 		t.Errorf("%+v", c)
 	}
 	// The differences are 1, 0, 0 and 0.5: t(0.975, 3) = 3.182446, s = 0.478714.

@@ -234,8 +234,7 @@ func (x *trialExport) comparisons(ctx context.Context) error {
 		for i := range s.Benchmark.Comparisons {
 			c := &s.Benchmark.Comparisons[i]
 			if slices.Contains(c.Candidate.TrialIDs, x.t.TrialID) || slices.Contains(c.Baseline.TrialIDs, x.t.TrialID) {
-				n := c.Delta.P0QcGateRegressionCount
-				x.p.regressions = &n
+				x.p.regressions = c.Delta.P0QcGateRegressionCount
 			}
 		}
 		return nil
@@ -246,13 +245,10 @@ func (x *trialExport) comparisons(ctx context.Context) error {
 func (x *trialExport) references() {
 	refs, t := &x.p.refs, &x.t.Trial
 	refs.RewardRef, refs.RewardDetailsRef, refs.AgentQcReportRef = unavailable, unavailable, unavailable
-	refs.HarborTrialResultRef, refs.HarborVerifierStdoutRef = unavailable, unavailable
+	refs.HarborTrialResultRef = cmp.Or(t.Benchmark.HarborTrialResultRef, unavailable)
+	refs.HarborVerifierStdoutRef = cmp.Or(t.Benchmark.HarborVerifierStdoutRef, unavailable)
 	if t.Reward != nil {
 		refs.RewardRef, refs.RewardDetailsRef = cmp.Or(t.Reward.Ref, unavailable), cmp.Or(t.Reward.DetailsRef, unavailable)
-	}
-	if h := t.Benchmark.HarborTrialRef; h != "" {
-		// They are where Harbor puts them in the folder of a trial.
-		refs.HarborTrialResultRef, refs.HarborVerifierStdoutRef = h+"/result.json", h+"/verifier/test-stdout.txt"
 	}
 }
 

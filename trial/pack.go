@@ -80,12 +80,13 @@ type packMetrics struct {
 // packInputs is what a decision about the candidate may rest on.
 type packInputs struct {
 	// P0QcGateRegressionCount is null until a comparison says it.
-	P0QcGateRegressionCount               *int64 `json:"p0QcGateRegressionCount"`
-	FailureCategory                       string `json:"failureCategory"`
-	PromotionEligible                     bool   `json:"promotionEligible"`
-	ArtifactManifestPresent               bool   `json:"artifactManifestPresent"`
-	TrajectoryAtifCompatible              bool   `json:"trajectoryAtifCompatible"`
-	SeparateVerifierTrajectoryTransferred bool   `json:"separateVerifierTrajectoryTransferred"`
+	P0QcGateRegressionCount *int64 `json:"p0QcGateRegressionCount"`
+	FailureCategory         string `json:"failureCategory"`
+	// PromotionEligible is true only if everything that it rests on is known.
+	PromotionEligible                     bool `json:"promotionEligible"`
+	ArtifactManifestPresent               bool `json:"artifactManifestPresent"`
+	TrajectoryAtifCompatible              bool `json:"trajectoryAtifCompatible"`
+	SeparateVerifierTrajectoryTransferred bool `json:"separateVerifierTrajectoryTransferred"`
 }
 
 // packTrajectory says what became of the trajectory.
@@ -131,7 +132,8 @@ type packing struct {
 	doc       *trajectoryDoc
 	refs      packRefs
 	manifest  []manifestEntry
-	// regressions is what the last comparison with the trial says.
+	// regressions is what the last comparison with the trial says; nil where nobody
+	// counted them.
 	regressions *int64
 }
 
@@ -210,7 +212,7 @@ func (p *packing) inputs() packInputs {
 	}
 	return packInputs{
 		P0QcGateRegressionCount: p.regressions, FailureCategory: cmp.Or(category, "none"),
-		PromotionEligible:       t.Status == "completed" && p.complete() && (p.regressions == nil || *p.regressions == 0),
+		PromotionEligible:       t.Status == "completed" && p.complete() && t.Reward != nil && p.regressions != nil && *p.regressions == 0,
 		ArtifactManifestPresent: true, TrajectoryAtifCompatible: p.doc.valid,
 	}
 }

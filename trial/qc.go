@@ -93,7 +93,7 @@ type qcDecision struct {
 	Outcome               string   `json:"outcome"`
 	Reason                string   `json:"reason"`
 	RemainingRisks        []string `json:"remaining_risks"`
-	P0GateRegressionCount int64    `json:"p0_qc_gate_regression_count"`
+	P0GateRegressionCount *int64   `json:"p0_qc_gate_regression_count,omitempty"`
 }
 
 // qcBenchmark puts a comparison into the shape of the Agent QC standard.

@@ -102,6 +102,7 @@ func (r *Runner) benchmarkOf(p *command.TrialBenchmark) event.Benchmark {
 		DatasetID: p.DatasetID, DatasetVersion: p.DatasetVersion, DatasetRef: p.DatasetRef, TaskID: p.TaskID, TrialID: p.TrialID,
 		ConfigurationID: p.ConfigurationID, Role: p.Role, HarborJobRef: p.HarborJobRef, HarborTrialRef: p.HarborTrialRef,
 		TaskTomlRef: p.TaskTomlRef, SingleChangedVariable: p.SingleChangedVariable,
+		HarborTrialResultRef: p.HarborTrialResultRef, HarborVerifierStdoutRef: p.HarborVerifierStdoutRef,
 	}
 	clean := event.Benchmark{}
 	raw, err := json.Marshal(b)
@@ -253,6 +254,7 @@ func trialRefs(b *event.Benchmark) map[string]string {
 	refs := map[string]string{}
 	for name, ref := range map[string]string{
 		"datasetRef": b.DatasetRef, "harborJobRef": b.HarborJobRef, "harborTrialRef": b.HarborTrialRef, "taskTomlRef": b.TaskTomlRef,
+		"harborTrialResultRef": b.HarborTrialResultRef, "harborVerifierStdoutRef": b.HarborVerifierStdoutRef,
 	} {
 		if ref != "" {
 			refs[name] = ref
@@ -375,7 +377,9 @@ func (r *Runner) recordReward(ctx context.Context, caller command.Caller, p *com
 			}
 		}
 		about := now.Benchmark
-		tx.Emit(event.Event{Type: event.TypeBenchmarkRewardRecorded, Scope: trialScope(now), Benchmark: &about, Refs: refs, Payload: reward})
+		tx.Emit(event.Event{Type: event.TypeBenchmarkRewardRecorded, Scope: trialScope(now), Benchmark: &about, Refs: refs, Payload: reward, Reward: &event.Reward{
+			Value: reward.Value, Ref: reward.Ref, DetailsRef: reward.DetailsRef, Criteria: reward.Criteria, FailureCategory: reward.FailureCategory,
+		}})
 		return res, nil
 	})
 }

@@ -100,7 +100,8 @@ func checkPack(t *testing.T, k *runtimetest.Kit, x *command.ExportBenchmarkTrial
 	if pack.Metrics.Reward != 0.75 || !pack.Metrics.EvidenceComplete || pack.Trajectory.Schema != "ATIF-v1.8" || pack.Trajectory.ExportStatus != "exported" {
 		t.Errorf("pack %s", x.Pack)
 	}
-	if d := pack.DecisionInputs; d.FailureCategory != "none" || !d.PromotionEligible || !d.TrajectoryAtifCompatible {
+	// Nobody compared the trial, so nobody counted regressions.
+	if d := pack.DecisionInputs; d.FailureCategory != "none" || d.PromotionEligible || !d.TrajectoryAtifCompatible {
 		t.Errorf("decision inputs %+v", d)
 	}
 	for name, there := range pack.Trajectory.RequiredFieldStatus {
@@ -242,6 +243,13 @@ func TestATrialThatTakesTooLongEnds(t *testing.T) {
 		p := e.Payload.(*event.BenchmarkTrialEnded)
 		if e.Type != event.TypeBenchmarkTrialFailed || p.FailureCategory != "timed_out" || !p.TimedOut || p.Error == nil || p.DurationMs < limit.Milliseconds() {
 			t.Errorf("%s %+v", e.Type, p)
+		}
+		at := map[event.Type]time.Time{}
+		for _, f := range k.Facts(res.SessionID) {
+			at[f.Type] = f.Time
+		}
+		if at[event.TypeTurnStarted].Sub(at[event.TypeBenchmarkTrialStarted]) >= limit {
+			return false // the turn began too late: the trial interrupted it
 		}
 		if k.CountFacts(res.SessionID, event.TypeModelRequested) == 0 {
 			return false // the turn had hardly begun

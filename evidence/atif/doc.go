@@ -16,7 +16,7 @@
 // [Validate] accepts what version 1.8 of the format does, and names the place and
 // the rule of the first thing that it doesn't. All objects are closed: a member
 // that the format doesn't know is refused. As in the format's own models, members
-// are not held against the version that a document declares.
+// are not checked against the version that a document declares.
 //
 // # Concurrency
 //

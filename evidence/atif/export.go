@@ -46,7 +46,7 @@ type Summary struct {
 	// ModelCalls and ToolCalls count calls, Unanswered those tool calls that have no
 	// result.
 	ModelCalls, ToolCalls, Unanswered int64
-	// DeniedEffects counts tool calls that were denied and had an effect all the same.
+	// DeniedEffects counts tool calls that were denied and had an effect nevertheless.
 	DeniedEffects int64
 	Usage         event.Usage
 	// CostUSD is the sum of what is known; Unpriced counts the calls of which the
@@ -166,7 +166,7 @@ func (x *exporting) forEachFact(ctx context.Context, facts evidence.Facts, take 
 		if err != nil {
 			return fmt.Errorf("atif: read: %w", err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, facts, rec.Data)
 		if err != nil {
 			return fmt.Errorf("atif: fact %d: %w", rec.Sequence, err)
 		}

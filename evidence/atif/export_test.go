@@ -34,6 +34,9 @@ func (j journal) Read(_ context.Context, _ string, r store.Range) iter.Seq2[stor
 	}
 }
 
+// OpenBlob implements [evidence.Facts]: no fact here needs it.
+func (j journal) OpenBlob(context.Context, string) (store.Blob, error) { return nil, store.ErrNotFound }
+
 // told are the types of facts that a trajectory is made of.
 var told = []event.Type{
 	event.TypeTurnSubmitted, event.TypeTurnStarted, event.TypeTurnSteered, event.TypeTurnCompleted, event.TypeTurnFailed,

@@ -123,7 +123,7 @@ func (s *story) openAnswerStep(e *event.Event, p *event.ModelCompleted) {
 
 // message returns an answer, also one that is behind a reference.
 func (s *story) message(p *event.ModelCompleted) *event.ModelMessage {
-	if p.Message != nil {
+	if p.MessageRef == "" && p.Message != nil {
 		return p.Message
 	}
 	raw, ok := s.x.read(p.MessageRef, 32<<20)

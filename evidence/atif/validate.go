@@ -21,7 +21,7 @@ const (
 	// RuleShape: it isn't JSON, something required is missing, or a value has the
 	// wrong type.
 	RuleShape Rule = "shape"
-	// RuleVersion: the version isn't one of those that there are.
+	// RuleVersion: the version is unknown.
 	RuleVersion Rule = "version"
 	// RuleClosed: a member that the format doesn't know.
 	RuleClosed Rule = "closed"

@@ -78,7 +78,7 @@ func (l *Layout) File(name string) string { return filepath.Join(l.Dir, name) }
 const ManifestFile = "manifest.json"
 
 // Artifact is an entry of a manifest. The last five members are not Harbor's: they
-// say who made the file and let somebody else check it.
+// say who made the file and let others check it.
 type Artifact struct {
 	Source      string `json:"source"`
 	Destination string `json:"destination"`

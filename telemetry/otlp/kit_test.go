@@ -150,7 +150,10 @@ func (s *sender) notices() []string {
 // something was reported.
 func (s *sender) waitForNotice(code string) {
 	s.Helper()
-	feed := s.runtime.SubscribeAll(command.Local())
+	feed, err := s.runtime.SubscribeAll(s.Context(), command.Local(), "")
+	if err != nil {
+		s.Fatal(err)
+	}
 	defer feed.Close()
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
