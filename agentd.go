@@ -130,7 +130,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
-		Do: r.Do, Recovery: opt.Recovery, CheckTurn: r.loop.CheckTurn, Redact: redact, Narrow: r.loop.Narrow,
+		Do: r.Do, Recovery: opt.Recovery, CheckTurn: r.loop.CheckTurn, CheckOutput: tool.ValidateOutput, Redact: redact, Narrow: r.loop.Narrow,
 		Peers: opt.Peers,
 	})
 	if err := r.openChannels(ctx, redact); err != nil {
@@ -167,8 +167,16 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 			return nil, errors.Join(fmt.Errorf("agentd: list unfinished sessions: %w", err), r.Close(ctx))
 		}
 		r.background.Go(func() { r.recover(run, unfinished) })
+		r.background.Go(func() { r.finishDeletions(run) })
 	}
 	return r, nil
+}
+
+// finishDeletions does what an earlier process left to do after sessions were deleted.
+func (r *Runtime) finishDeletions(ctx context.Context) {
+	if err := r.manager.FinishDeletions(ctx); err != nil && ctx.Err() == nil {
+		r.opt.Logger.Warn("what is left of deleted sessions could not be removed", "error", err)
+	}
 }
 
 // openChannels makes the hub of remote channels. The key that resume tokens are
@@ -334,9 +342,10 @@ func (r *Runtime) Subscribe(ctx context.Context, caller command.Caller, sessionI
 	return r.manager.Subscribe(ctx, sessionID, after)
 }
 
-// SubscribeAll follows all sessions that the caller may see, from now on.
-func (r *Runtime) SubscribeAll(caller command.Caller) *session.Feed {
-	return r.manager.SubscribeAll(caller)
+// SubscribeAll follows all sessions that the caller may see, from the fact after the one
+// whose cursor is given on, or from now on if that is empty.
+func (r *Runtime) SubscribeAll(ctx context.Context, caller command.Caller, after string) (*session.Feed, error) {
+	return r.manager.SubscribeAll(ctx, caller, after)
 }
 
 // Output opens what is behind a reference and returns its media type.

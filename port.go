@@ -11,7 +11,10 @@ import (
 // Port is a runtime as doors and protocol adapters drive it. It keeps nothing.
 type Port struct{ *Runtime }
 
-var _ command.Runtime = Port{}
+var (
+	_ command.Runtime       = Port{}
+	_ command.ProcessFinder = Port{}
+)
 
 // Port returns the runtime as [command.Runtime].
 func (r *Runtime) Port() Port { return Port{r} }
@@ -40,8 +43,8 @@ func (p Port) Subscribe(ctx context.Context, c command.Caller, sessionID string,
 }
 
 // SubscribeAll implements [command.Runtime].
-func (p Port) SubscribeAll(ctx context.Context, c command.Caller) (command.Stream, error) {
-	feed, err := p.manager.SubscribeAllAs(ctx, c)
+func (p Port) SubscribeAll(ctx context.Context, c command.Caller, after string) (command.Stream, error) {
+	feed, err := p.manager.SubscribeAllAs(ctx, c, after)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +59,11 @@ func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*comman
 	}
 	info := blob.Info()
 	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
+}
+
+// LocateProcess implements [command.ProcessFinder].
+func (p Port) LocateProcess(ctx context.Context, c command.Caller, processID string) (sessionID string, started uint64, err error) {
+	return p.manager.LocateProcess(ctx, c, processID)
 }
 
 // FollowChannel says that a stream of a session now goes to the peer of a remote
@@ -91,8 +99,9 @@ type feedStream struct{ *session.Feed }
 func (s *feedStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Feed.Next(ctx)
 	out := make([]command.Delivered, len(records))
-	for i, r := range records {
-		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data}
+	for i := range records {
+		r := &records[i]
+		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data, RemovedThrough: r.RemovedThrough, Cursor: r.Cursor()}
 	}
 	return out, err
 }

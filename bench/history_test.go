@@ -19,6 +19,7 @@ import (
 	"agentd/model/provider/script"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store"
 	"agentd/store/pebble"
 )
 
@@ -40,13 +41,79 @@ func BenchmarkOpenCold(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func prepareHistories(b *testing.B, dir string) (small, large string) {
+// BenchmarkAtSequence asks for a session of 1,000,000 events as it was at places all over
+// its history, and compares the slowest of them to opening the session. It reports what
+// the marks that make this possible take of the bytes of the events.
+func BenchmarkAtSequence(b *testing.B) {
+	const events, places = 1_000_000, 41
+	dir := filepath.Join(b.TempDir(), "data")
+	id, share := prepareMarked(b, dir, events)
+	var opened []time.Duration
+	then := make([][]time.Duration, places)
+	for b.Loop() {
+		opened = append(opened, getCold(b, dir, &command.GetSession{SessionID: id}))
+		for i := range places {
+			at := uint64(events/places*i + 97*i + 1)
+			then[i] = append(then[i], getCold(b, dir, &command.GetSession{SessionID: id, AtSequence: &at}))
+		}
+	}
+	var slowest time.Duration
+	for _, d := range then {
+		slowest = max(slowest, median(d))
+	}
+	b.ReportMetric(float64(median(opened).Microseconds()), "µs-open")
+	b.ReportMetric(float64(slowest.Microseconds()), "µs-at")
+	b.ReportMetric(float64(slowest)/float64(median(opened)), "ratio")
+	b.ReportMetric(share, "mark-bytes/byte")
+	b.ReportMetric(0, "ns/op")
+}
+
+// openSessions opens the sessions of a directory. The caller closes both.
+func openSessions(b *testing.B, dir string) (*session.Manager, *pebble.Store) {
 	b.Helper()
 	s, err := pebble.Open(dir, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	return session.New(session.Options{Store: s, RuntimeID: "runtime_bench"}), s
+}
+
+// prepareMarked makes a long session and returns the share of its marks in the bytes of
+// its events.
+func prepareMarked(b *testing.B, dir string, events int) (id string, share float64) {
+	b.Helper()
+	m, s := openSessions(b, dir)
+	defer closeAll(b, m, s)
+	f := newFeed(b, m)
+	for done := 0; done < events; done += 50 {
+		f.grow(b, 50) // small batches, so that snapshots stand as close as they do in earnest
+	}
+	marks := 0
+	for e, err := range s.Scan(context.Background(), store.Scan{Kind: "mark"}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		marks += len(e.Key) + len(e.Value)
+	}
+	return f.id, float64(marks) / float64(events*eventSize)
+}
+
+// getCold answers get_session from a store that was just opened.
+func getCold(b *testing.B, dir string, p *command.GetSession) time.Duration {
+	b.Helper()
+	m, s := openSessions(b, dir)
+	defer closeAll(b, m, s)
+	commands := commandsOf(m)
+	began := time.Now()
+	if _, err := commands.Do(context.Background(), command.Local(), p); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func prepareHistories(b *testing.B, dir string) (small, large string) {
+	b.Helper()
+	m, s := openSessions(b, dir)
 	defer closeAll(b, m, s)
 	one, other := newFeed(b, m), newFeed(b, m)
 	one.grow(b, 1_000)
@@ -56,11 +123,7 @@ func prepareHistories(b *testing.B, dir string) (small, large string) {
 
 func openCold(b *testing.B, dir, id string) time.Duration {
 	b.Helper()
-	s, err := pebble.Open(dir, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	m, s := openSessions(b, dir)
 	defer closeAll(b, m, s)
 	began := time.Now()
 	if err := m.View(context.Background(), id, func(*state.Session) error { return nil }); err != nil {
@@ -133,11 +196,7 @@ func BenchmarkIdleSessions(b *testing.B) {
 // fill makes a store with n sessions, each with a finished history of a few facts.
 func fill(b *testing.B, dir string, n int) {
 	b.Helper()
-	s, err := pebble.Open(dir, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m := session.New(session.Options{Store: s, RuntimeID: "runtime_bench"})
+	m, s := openSessions(b, dir)
 	defer closeAll(b, m, s)
 	if n == 0 {
 		return

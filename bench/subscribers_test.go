@@ -344,7 +344,7 @@ func (b *managed) Subscribe(ctx context.Context, _ command.Caller, id string, af
 }
 
 // SubscribeAll implements [command.Runtime].
-func (*managed) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
+func (*managed) SubscribeAll(context.Context, command.Caller, string) (command.Stream, error) {
 	return nil, fault.New(fault.Unavailable, "not here")
 }
 

@@ -39,7 +39,7 @@ func (Refusing) Subscribe(context.Context, command.Caller, string, uint64) (comm
 }
 
 // SubscribeAll implements [command.Runtime].
-func (Refusing) SubscribeAll(context.Context, command.Caller) (command.Stream, error) {
+func (Refusing) SubscribeAll(context.Context, command.Caller, string) (command.Stream, error) {
 	return nil, nothing("feed")
 }
 

@@ -17,7 +17,7 @@ import (
 type call struct {
 	permission *event.PermissionEvaluated
 	applied    *event.SandboxApplied
-	started    *event.ToolStarted
+	runs       bool
 	result     *event.ToolResult
 	failed     *event.ToolFailed
 	violation  *event.SandboxViolation
@@ -80,8 +80,8 @@ func (c *call) foldFact(e *event.Event) []string {
 		c.hook = p
 	case *event.HookFailed:
 		c.hookFailed = p
-	case *event.ToolStarted:
-		c.started = p
+	case *event.ToolProgress:
+		c.runs = c.runs || p.Phase == event.PhaseRunning
 	case *event.ToolResult:
 		c.result = p
 		return []string{p.OutputRef}
@@ -128,26 +128,27 @@ func (c *call) wrong(p *sandbox.Plan, shell bool) []string {
 		}
 	}
 	// A path that no approval could open is refused before anything is decided.
-	early := c.permission == nil && c.started == nil && c.failed != nil && c.failed.ErrorCategory == "sandbox_violation"
+	early := c.permission == nil && !c.runs && c.failed != nil && c.failed.ErrorCategory == "sandbox_violation"
 	say(!early && (c.permission == nil || c.permission.DecisionReason == "" || c.permission.DecisionSource == ""), "no decision with a reason")
 	say((c.result == nil) == (c.failed == nil), "not exactly one end")
 	say(c.processes != c.ended, "%d processes started, %d ended", c.processes, c.ended)
-	say(c.started == nil && (c.result != nil || c.processes > 0), "something ran without tool.started")
-	say(c.permission != nil && c.permission.Decision != "allow" && c.started != nil, "it ran although the decision is %+v", c.permission)
+	say(!c.runs && (c.result != nil || c.processes > 0), "something ran, and no tool.progress says so")
+	say(c.permission != nil && c.permission.Decision != "allow" && c.runs, "it ran although the decision is %+v", c.permission)
 	at := func(t event.Type) int { return slices.Index(c.order, t) }
-	if c.started != nil {
-		say(at(event.TypePermissionEvaluated) > at(event.TypeToolStarted), "the decision comes after the start")
+	say(at(event.TypeToolStarted) != 0, "the first fact of the call is not its start")
+	if c.runs {
+		say(at(event.TypePermissionEvaluated) > at(event.TypeToolProgress), "the decision comes after it runs")
 		if shell {
 			out = append(out, c.wrongSandbox(p)...)
 			say(c.processes != 1 && (c.processes != 0 || c.violation == nil), "%d processes", c.processes)
-			say(at(event.TypeSandboxApplied) > at(event.TypeToolStarted), "the sandbox comes after the start")
+			say(at(event.TypeSandboxApplied) > at(event.TypeToolProgress), "the sandbox comes after it runs")
 		}
 	}
 	violated := c.failed != nil && c.failed.ErrorCategory == "sandbox_violation"
-	say(violated != (c.violation != nil), "sandbox.violation and the failure don't agree")
+	say(violated && c.violation == nil, "the failure names a boundary, and no sandbox.violation does")
 	if c.violation != nil {
 		say(c.violation.Boundary == "" || c.violation.Detail == "", "the violation names no boundary or says nothing: %+v", c.violation)
-		say(at(event.TypeSandboxViolation) > at(event.TypeToolFailed), "the violation comes after the failure")
+		say(at(event.TypeSandboxViolation) > max(at(event.TypeToolFailed), at(event.TypeToolResult)), "the violation comes after the end")
 	}
 	return out
 }
@@ -178,7 +179,7 @@ func (c *call) how() string {
 	switch {
 	case c.violation != nil:
 		return "sandbox: " + c.violation.Boundary
-	case c.failed != nil && c.started == nil && c.permission != nil && c.permission.Decision != "allow":
+	case c.failed != nil && !c.runs && c.permission != nil && c.permission.Decision != "allow":
 		return "permission"
 	case c.failed != nil:
 		return "tool: " + c.failed.ErrorCategory

@@ -129,7 +129,7 @@ func (c *call) wrongHook(p *sandbox.Plan) []string {
 	if (c.hook == nil) == (c.hookFailed == nil) {
 		out = append(out, "not exactly one end of the hook")
 	}
-	if c.started != nil || c.processes != 0 {
+	if c.runs || c.processes != 0 {
 		out = append(out, "the call ran although the hook blocked it")
 	}
 	at := func(t event.Type) int {
@@ -141,7 +141,7 @@ func (c *call) wrongHook(p *sandbox.Plan) []string {
 		return -1
 	}
 	ended := max(at(event.TypeHookCompleted), at(event.TypeHookFailed))
-	if at(event.TypeHookStarted) != 0 || at(event.TypeSandboxApplied) != 1 || ended != 2 {
+	if at(event.TypeToolStarted) != 0 || at(event.TypeHookStarted) != 1 || at(event.TypeSandboxApplied) != 2 || ended != 3 {
 		out = append(out, "the facts are out of order")
 	}
 	return out

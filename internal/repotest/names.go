@@ -22,16 +22,10 @@ var terseNames = []string{"add", "all", "at", "do", "each", "find", "get", "has"
 // a terse method.
 const smallType = 10
 
-// unnamedDirs are not checked yet.
-var unnamedDirs = []string{".", "cmd/agentd", "bench"}
-
 // checkNames wants names of functions that can be searched for.
 func checkNames(pkgs []*sourcePackage) []string {
 	var found []string
 	for _, p := range pkgs {
-		if slices.ContainsFunc(unnamedDirs, func(dir string) bool { return p.dir == dir || dir != "." && strings.HasPrefix(p.dir, dir+"/") }) {
-			continue
-		}
 		methods := p.countMethods()
 		for _, f := range p.files {
 			for _, decl := range f.ast.Decls {

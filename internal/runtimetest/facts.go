@@ -33,7 +33,7 @@ func (k *Kit) WaitFor(sessionID string, ok func(*event.Event) bool) *event.Event
 			k.Fatalf("waiting in session %s: %v", sessionID, err)
 		}
 		for _, rec := range records {
-			e, err := event.Decode(rec.Data)
+			e, err := store.DecodeFact(ctx, k.Store, rec.Data)
 			if err != nil {
 				k.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func (k *Kit) FactTypes(sessionID, turnID string) []event.Type {
 		if err != nil {
 			k.Fatal(err)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(context.Background(), k.Store, rec.Data)
 		if err != nil {
 			k.Fatal(err)
 		}

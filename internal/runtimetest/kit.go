@@ -4,8 +4,8 @@
 // # Contract
 //
 // A [Kit] runs over a store in memory that holds every fact against the schemas. When
-// its test ends, the store is verified and every recorded decision is made again
-// ([DecideAgain]). Packages that use kits call [RunTests] from TestMain, which reports
+// its test ends, the store is verified, tool calls must have lived as they should
+// ([CheckCalls]), and every recorded decision is made again ([DecideAgain]). Packages that use kits call [RunTests] from TestMain, which reports
 // how much was decided again.
 //
 // # Concurrency
@@ -45,6 +45,9 @@ type Kit struct {
 	Dir string
 	// Change is what the test wants otherwise, at each Open.
 	Change func(*agentd.Options)
+	// Older says that the store has facts as an older version wrote them, in which the
+	// lives of tool calls are others.
+	Older bool
 	// Runtime is the open runtime.
 	Runtime *agentd.Runtime
 }
@@ -63,6 +66,9 @@ func NewWith(t *testing.T, change func(*agentd.Options), answers ...script.Answe
 	k.Open()
 	t.Cleanup(func() {
 		k.Close()
+		if !k.Older {
+			CheckCalls(k, k.Store)
+		}
 		DecideAgain(k, k.Store)
 	})
 	return k

@@ -24,7 +24,7 @@ func Answers() []script.Answer {
 	}
 }
 
-// Tour carries out the commands about tasks, subagents, jobs, schedules, evidence and trials in a
+// Tour carries out the commands about tasks, subagents, jobs, schedules, evidence, sessions and trials in a
 // session that has a finished turn.
 func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	t.Helper()
@@ -42,6 +42,16 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("export_evidence", where)
 	do("export_replay", where)
 	do("export_review", where)
+	do("record_review", fmt.Sprintf(`{"sessionId":%q,"verificationOutcomes":[{"name":"links","status":"passed"}],"note":"Reads well."}`, sessionID))
+	do("get_diff", where)
+	do("get_session", fmt.Sprintf(`{"sessionId":%q,"atSequence":2}`, sessionID))
+	do("get_thread_read", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"atSequence":3}`, sessionID, threadID))
+	do("test_policy", fmt.Sprintf(`{"sessionId":%q,"mode":"plan","rules":[{"decision":"deny","tool":"shell"}]}`, sessionID))
+	do("update_session", fmt.Sprintf(`{"sessionId":%q,"title":"Toured","tags":["tour"],"pinned":true,"metadata":{"a":1}}`, sessionID))
+	do("update_thread", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"pinned":true}`, sessionID, threadID))
+	do("create_session", `{"sessionId":"sess_passing"}`)
+	do("delete_session", `{"sessionId":"sess_passing","reason":"it was only passing"}`)
+	do("list_sessions", `{"tags":["tour"],"sort":"updated","pinned":true}`)
 	trials(t, do)
 }
 
@@ -116,6 +126,8 @@ func jobs(t *testing.T, sessionID string, do Do) {
 	waitForJob(t, "job_a", do)
 	do("retry_job_item", `{"jobId":"job_a","itemId":"b"}`)
 	waitForJob(t, "job_a", do)
+	do("report_job_item", `{"jobId":"job_a","itemId":"b","output":"that"}`)
+	waitForJob(t, "job_a", do)
 	do("list_jobs", fmt.Sprintf(`{"sessionId":%q}`, sessionID))
 	do("create_job", fmt.Sprintf(`{"jobId":"job_b","sessionId":%q,"instruction":"Say it.","items":[{"input":"this"}],"start":false}`, sessionID))
 	do("cancel_job", `{"jobId":"job_b"}`)
@@ -126,6 +138,7 @@ func channels(t *testing.T, sessionID string, do Do) {
 	token := resultField(t, do("connect_channel", fmt.Sprintf(`{"channelId":"chan_a","transport":"websocket","peerRole":"client","capabilities":["permissions"],
 		"sessionId":%q,"tools":[{"toolName":"open_editor","description":"Opens a file.","inputSchema":{"type":"object"}}]}`, sessionID)), "resumeToken")
 	do("ack_events", `{"channelId":"chan_a","sequence":2}`)
+	do("send_channel_message", `{"channelId":"chan_a","kind":"status","text":"still here"}`)
 	do("list_channels", fmt.Sprintf(`{"sessionId":%q}`, sessionID))
 	do("disconnect_channel", `{"channelId":"chan_a","reason":"the laptop is closed"}`)
 	do("reconnect_channel", fmt.Sprintf(`{"channelId":"chan_a","resumeToken":%q}`, token))

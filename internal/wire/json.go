@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"agentd/fault"
+	"agentd/internal/clip"
 )
 
 // MaxDepth is how deeply objects and arrays from outside may be nested.
@@ -273,12 +273,4 @@ func Clip(s string) string { return Shorten(s, 120) }
 
 // Shorten cuts a text to at most the given number of bytes and an ellipsis, without
 // splitting a character. What isn't UTF-8 is replaced.
-func Shorten(s string, most int) string {
-	if len(s) > most {
-		for most > 0 && !utf8.RuneStart(s[most]) {
-			most--
-		}
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
-}
+func Shorten(s string, most int) string { return clip.Valid(s, most) }
