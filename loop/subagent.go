@@ -24,7 +24,7 @@ func (s *share) Blocked(requestID string) *event.QuotaState {
 // shareSpent returns the budget that a child, or one above it, has used up; nil if
 // none is.
 func shareSpent(s *state.Session, t *state.Thread) *share {
-	for a := s.Subagents.Find(t.SubagentID); a != nil; a = s.Subagents.Find(a.ParentSubagentID) {
+	for a := range s.Subagents.From(t.SubagentID) {
 		if a.Isolation == nil || a.Isolation.BudgetUSD <= 0 {
 			continue
 		}

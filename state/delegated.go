@@ -1,20 +1,44 @@
 package state
 
-// maxAncestors bounds the tasks above one that a fact is passed on to: tasks are not
-// nested deeper.
+import "iter"
+
+// maxAncestors bounds how far a chain of parents is followed: nothing is nested deeper,
+// and a chain in foreign facts may lead back to where it began.
 const maxAncestors = 64
+
+// From returns a task and those above it, the nearest first, as far as they are in the
+// working set.
+func (t *Tasks) From(id string) iter.Seq[*Task] {
+	return func(yield func(*Task) bool) {
+		for range maxAncestors {
+			x := t.Find(id)
+			if x == nil || !yield(x) {
+				return
+			}
+			id = x.ParentTaskID
+		}
+	}
+}
+
+// From returns a child and those above it, the nearest first, as far as they are in the
+// working set.
+func (s *Subagents) From(id string) iter.Seq[*Subagent] {
+	return func(yield func(*Subagent) bool) {
+		for range maxAncestors {
+			x := s.Find(id)
+			if x == nil || !yield(x) {
+				return
+			}
+			id = x.ParentSubagentID
+		}
+	}
+}
 
 // delegatedCost adds the cost of a request to the tasks above the one that it was made
 // for, whose budgets it spends too.
 func (f *fold) delegatedCost(usd float64) {
-	id := f.e.ParentTaskID
-	for range maxAncestors {
-		t := f.s.Tasks.Find(id)
-		if t == nil {
-			return
-		}
+	for t := range f.s.Tasks.From(f.e.ParentTaskID) {
 		t.DelegatedCostUSD += usd
-		id = t.ParentTaskID
 	}
 }
 
@@ -35,15 +59,13 @@ func (s *Session) TaskSpending(t *Task) float64 {
 
 // taskIsWithin reports whether a task is another one or lies below it.
 func (s *Session) taskIsWithin(id, whole string) bool {
-	for range maxAncestors {
-		if id == whole {
+	if id == whole {
+		return true
+	}
+	for t := range s.Tasks.From(id) {
+		if t.ParentTaskID == whole {
 			return true
 		}
-		t := s.Tasks.Find(id)
-		if t == nil {
-			return false
-		}
-		id = t.ParentTaskID
 	}
 	return false
 }
@@ -53,21 +75,19 @@ func (s *Session) taskIsWithin(id, whole string) bool {
 func (s *Session) BudgetedTasks(t *Thread) []*Task {
 	var out []*Task
 	add := func(id string) {
-		for range maxAncestors {
-			task := s.Tasks.Find(id)
-			if task == nil || contains(out, task) {
+		for task := range s.Tasks.From(id) {
+			if contains(out, task) {
 				return
 			}
 			if c := task.Constraints; c != nil && c.MaxCostUSD > 0 {
 				out = append(out, task)
 			}
-			id = task.ParentTaskID
 		}
 	}
 	if t.Active != nil {
 		add(t.Active.TaskID)
 	}
-	for a := s.Subagents.Find(t.SubagentID); a != nil; a = s.Subagents.Find(a.ParentSubagentID) {
+	for a := range s.Subagents.From(t.SubagentID) {
 		add(a.TaskID)
 	}
 	return out

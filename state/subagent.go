@@ -119,17 +119,16 @@ func (a *Subagent) recordLastWord(t event.Type, p *event.SubagentMessage) {
 // subagentSpent adds what a child's model calls took to it, and their cost also to
 // those above it, whose budget it shares.
 func (f *fold) subagentSpent() {
-	a := f.s.Subagents.Find(f.e.SubagentID)
-	if a == nil {
-		return
-	}
 	switch p := f.e.Payload.(type) {
 	case *event.ModelCompleted:
-		a.Usage = addUsage(a.Usage, p.Usage)
+		if a := f.s.Subagents.Find(f.e.SubagentID); a != nil {
+			a.Usage = addUsage(a.Usage, p.Usage)
+		}
 	case *event.CostRecorded:
-		for a != nil && p.CostUSD != nil {
-			a.CostUSD += *p.CostUSD
-			a = f.s.Subagents.Find(a.ParentSubagentID)
+		for a := range f.s.Subagents.From(f.e.SubagentID) {
+			if p.CostUSD != nil {
+				a.CostUSD += *p.CostUSD
+			}
 		}
 	}
 }

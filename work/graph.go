@@ -149,12 +149,10 @@ func children(st *state.Session, taskID string) []*state.Task {
 
 // above returns the nearest task above one that fulfils a condition, or nil.
 func above(st *state.Session, t *state.Task, is func(*state.Task) bool) *state.Task {
-	p := st.Tasks.Find(t.ParentTaskID)
-	for n := 0; p != nil && n < maxDepth; n++ {
+	for p := range st.Tasks.From(t.ParentTaskID) {
 		if is(p) {
 			return p
 		}
-		p = st.Tasks.Find(p.ParentTaskID)
 	}
 	return nil
 }

@@ -147,10 +147,12 @@ func closeChild(tx *session.Tx, a *state.Subagent, by *event.Actor, reason strin
 // openBelow returns the children below a thread that have not ended, deepest last.
 func openBelow(s *state.Session, threadID string) []*state.Subagent {
 	var out []*state.Subagent
+	taken := map[*state.Subagent]bool{} // a chain in foreign facts may lead back
 	for parents := map[string]bool{threadID: true}; len(parents) > 0; {
 		next := map[string]bool{}
 		for _, a := range s.Subagents.Open {
-			if parents[a.ParentThreadID] {
+			if parents[a.ParentThreadID] && !taken[a] {
+				taken[a] = true
 				out = append(out, a)
 				next[a.ThreadID] = true
 			}

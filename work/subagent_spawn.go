@@ -93,7 +93,10 @@ func (w *Work) spawnChild(tx *session.Tx, b *birth) (*command.SpawnSubagentResul
 // cancelled.
 func mayHelp(st *state.Session, parent *state.Thread) error {
 	taskID := parent.TaskID
-	for a := st.Subagents.Find(parent.SubagentID); taskID == "" && a != nil; a = st.Subagents.Find(a.ParentSubagentID) {
+	for a := range st.Subagents.From(parent.SubagentID) {
+		if taskID != "" {
+			break
+		}
 		taskID = a.TaskID
 		if t := st.Thread(a.ParentThreadID); t != nil && t.TaskID != "" {
 			taskID = t.TaskID

@@ -235,7 +235,10 @@ func mayHaveChild(st *state.Session, parent, last *state.Task) error {
 		return conflict(above, "it accepts no new work")
 	}
 	depth := 1
-	for t := parent; t != nil && t.ParentTaskID != ""; t = st.Tasks.Find(t.ParentTaskID) {
+	for t := range st.Tasks.From(parent.TaskID) {
+		if t.ParentTaskID == "" {
+			break
+		}
 		if depth++; depth >= maxDepth {
 			return fault.New(fault.PolicyRejected, "tasks can be nested at most %d levels deep", maxDepth)
 		}
