@@ -22,9 +22,6 @@ import (
 // else.
 const clientTimeout = 5 * time.Minute
 
-// clientAction is the type of the action that a call of a peer's tool is.
-const clientAction = "client_tool"
-
 // clientResult is what a peer's answer to a call must look like.
 var clientResult = event.Raw(`{"type":"object","properties":{` +
 	`"content":{"description":"The result: text, a list of text parts, or any JSON."},` +
@@ -150,7 +147,7 @@ func (l *Loop) wakeAbandoned(sessionID string) {
 		var threads []string
 		err := l.m.View(l.ctx, sessionID, func(s *state.Session) error {
 			for _, a := range s.Actions.Pending {
-				if a.ActionType == clientAction {
+				if a.ActionType == state.ActionClientTool {
 					threads = append(threads, a.ThreadID)
 				}
 			}
@@ -193,7 +190,7 @@ func (r *toolRun) askClient(tx *session.Tx, t *clientTool) {
 	args, ref := r.safeArgs(tx)
 	about, _ := json.Marshal(map[string]any{"channelId": t.channelID, "timeoutMs": t.timeout.Milliseconds()}) //nolint:errchkjson // plain values
 	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: &event.ActionRequired{
-		ActionType: clientAction, Prompt: "Carry out " + t.info.ToolName + " and submit its result.", Schema: clientResult,
+		ActionType: state.ActionClientTool, Prompt: "Carry out " + t.info.ToolName + " and submit its result.", Schema: clientResult,
 		Decisions: []string{"submit", "cancel"}, Scope: about, ToolName: t.info.ToolName, SafeArgs: args, InputRef: ref,
 		ExpiresAt: tx.Now().Add(t.timeout), OnTimeout: "cancel", Destructive: t.info.IsDestructive,
 	}})
@@ -214,7 +211,7 @@ func (l *Loop) finishTool(k key, e FinishTool) error {
 	var a *state.Action
 	var at position
 	if err := l.viewIfNext(l.ctx, k, e, func(s *state.Session, t *state.Thread) {
-		if x := s.Actions.Find(e.ActionID); x != nil && x.ActionType == clientAction {
+		if x := s.Actions.Find(e.ActionID); x != nil && x.ActionType == state.ActionClientTool {
 			c := *x
 			a = &c
 		}
@@ -241,23 +238,34 @@ func (l *Loop) finishTool(k key, e FinishTool) error {
 	return r.recordPeerAnswer(l.ctx, a)
 }
 
-// recordPeerAnswer records how a call ended that a peer was given.
-func (r *toolRun) recordPeerAnswer(ctx context.Context, a *state.Action) error {
+// ClientFailure is how a call ends whose client has submitted no result; nil if it has,
+// or if the action is no call of a client's tool. A replay asks the same.
+func ClientFailure(a *state.Action, c *state.ToolCall) *tool.Error {
 	switch {
+	case a.ActionType != state.ActionClientTool:
+		return nil
 	case a.Status == state.ActionExpired:
 		failed := tool.Errorf(tool.Timeout, "the client returned no result in time")
 		failed.Retryable = true
-		return r.recordFailure(ctx, failed, nil)
+		return failed
 	case a.DecisionSource == "runtime":
 		failed := tool.Errorf(tool.Lost, "%s; the call may or may not have happened", a.DecisionReason)
-		failed.Advice, failed.Retryable = "Check what is there before you do it again.", r.call.IsReadOnly
-		return r.recordFailure(ctx, failed, nil)
+		failed.Advice, failed.Retryable = "Check what is there before you do it again.", c.IsReadOnly
+		return failed
 	case a.Decision != "submit":
 		why := "the client did not carry out the call"
 		if a.DecisionReason != "" {
 			why += ": " + a.DecisionReason
 		}
-		return r.recordFailure(ctx, tool.Errorf(tool.Denied, "%s", why), nil)
+		return tool.Errorf(tool.Denied, "%s", why)
+	}
+	return nil
+}
+
+// recordPeerAnswer records how a call ended that a peer was given.
+func (r *toolRun) recordPeerAnswer(ctx context.Context, a *state.Action) error {
+	if failed := ClientFailure(a, &r.call); failed != nil {
+		return r.recordFailure(ctx, failed, nil)
 	}
 	res, err := r.clientOutput(ctx, a)
 	if err != nil {

@@ -286,10 +286,19 @@ func (r *toolRun) preToolUse(ctx context.Context) error {
 		r.refused = tool.Errorf(tool.HookBlocked, "%s", hookReason(out))
 		r.refused.Advice = "Do not try the same in another way; say what you need and why."
 	}
-	if out.Decision != hook.Continue {
-		r.opinion = &permission.Opinion{Decision: out.Decision, Reason: out.Reason, HandlerRef: out.HandlerRef}
+	if opinion := HookOpinion(out); opinion != nil {
+		r.opinion = opinion
 	}
 	return nil
+}
+
+// HookOpinion is what the word of hooks before a call means for its permission; nil if
+// it means nothing. A replay asks the same.
+func HookOpinion(out hook.Outcome) *permission.Opinion {
+	if out.Decision == hook.Continue {
+		return nil
+	}
+	return &permission.Opinion{Decision: out.Decision, Reason: out.Reason, HandlerRef: out.HandlerRef}
 }
 
 func hookReason(out hook.Outcome) string {
@@ -321,8 +330,8 @@ func (r *toolRun) permissionRequest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if out.Decision != hook.Continue {
-		r.opinion = &permission.Opinion{Decision: out.Decision, Reason: out.Reason, HandlerRef: out.HandlerRef}
+	if opinion := HookOpinion(out); opinion != nil {
+		r.opinion = opinion
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ var changes = map[string]change{
 		"turn 1, call 1: fact",
 	},
 	"the loop doesn't try again": {
-		"loop/next.go", "case c.Retryable && c.Tries < tries && p.patient(c):", "case c.Retryable && c.Tries < tries-3 && p.patient(c):",
+		"loop/next_failure.go", "case c.Retryable && c.Tries < tries && p.patient(c, another):", "case c.Retryable && c.Tries < tries-3 && p.patient(c, another):",
 		"turn 1: fact",
 	},
 	"the loop counts steps otherwise": {
@@ -89,6 +89,18 @@ var changes = map[string]change{
 	},
 }
 
+// unheard are mistakes in how the program listens to hooks and to clients.
+var unheard = map[string]change{
+	"the word of hooks isn't heard": {
+		"loop/hooks.go", "	if out.Decision == hook.Continue {\n", "	if out.Decision != \"\" {\n",
+		"turn 2, call 1: write_file would be allow instead of deny",
+	},
+	"the refusal of a client is taken for a result": {
+		"loop/clienttool.go", `case a.Decision != "submit":`, `case a.Decision == "never":`,
+		"turn 2, call 2: fact",
+	},
+}
+
 // TestLongReplayFindsAChangedProgram compiles the program with one change in its loop,
 // its permission decisions or its tools at a time, and runs a recorded session again
 // with each: the first difference is named.
@@ -96,8 +108,8 @@ func TestLongReplayFindsAChangedProgram(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
 		t.Skip("skipped: programs with a changed loop, policy or tool, which have to be compiled; set AGENTD_TEST_LONG")
 	}
-	k := recorded(t)
-	findsEach(t, k, mainSession, changes)
+	findsEach(t, recorded(t), mainSession, changes)
+	findsEach(t, recordedOthers(t), mainSession, unheard)
 }
 
 // findsEach replays a session in programs with one change each, which say what is

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/hook"
 	"agentd/model"
 	"agentd/model/provider/script"
+	"agentd/state"
 	"agentd/store/storetest"
 )
 
@@ -45,7 +48,8 @@ func newKit(t testing.TB, change func(*agentd.Options), answers ...script.Answer
 	return k
 }
 
-// turn runs a turn to its end; calls that ask are allowed.
+// turn runs a turn to its end; calls that ask are allowed, and a client's tool is carried
+// out unless its arguments say that the client refuses.
 func (k *kit) turn(sessionID, text string, o *event.TurnOptions) {
 	k.Helper()
 	input, err := json.Marshal(text)
@@ -75,6 +79,15 @@ func (k *kit) turn(sessionID, text string, o *event.TurnOptions) {
 			}
 			if q, ok := e.Payload.(*event.ActionRequired); ok && q.ActionType == "tool_permission" {
 				if _, err := k.r.Do(ctx, command.Local(), &command.RespondAction{ActionID: e.ActionID, Decision: "allow"}); err != nil {
+					k.Fatal(err)
+				}
+			}
+			if q, ok := e.Payload.(*event.ActionRequired); ok && q.ActionType == state.ActionClientTool {
+				answer := &command.RespondAction{ActionID: e.ActionID, Decision: "submit", Payload: event.Raw(`{"output":"seen"}`)}
+				if strings.Contains(string(q.SafeArgs), "refuse") {
+					answer.Decision, answer.Payload = "cancel", nil
+				}
+				if _, err := k.r.Do(ctx, command.Local(), answer); err != nil {
 					k.Fatal(err)
 				}
 			}
@@ -143,6 +156,38 @@ func recorded(t testing.TB) *kit {
 	k.turn(mainSession, "again", &event.TurnOptions{PermissionMode: "plan"})
 	k.turn(mainSession, "count", &event.TurnOptions{OutputSchema: event.Raw(`{"type":"number"}`)})
 	k.turn(mainSession, "more", nil)
+	return k
+}
+
+// recordedOthers runs a turn with calls that a hook denies, that a client refuses and
+// that a client carries out.
+func recordedOthers(t testing.TB) *kit {
+	t.Helper()
+	judge, err := hook.New(hook.Options{
+		Hooks: []hook.Hook{{Name: "judge", Point: hook.PreToolUse, Match: hook.Match{Tool: "write_file"}, Command: []string{"judge"}}},
+		NewID: func() string { return "hook_judge" },
+		Exec: func(context.Context, hook.Command) (hook.Exit, error) {
+			return hook.Exit{Stdout: []byte(`{"decision":"deny","reason":"no"}`)}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(what string) script.Tool {
+		return script.Tool{Name: "look", Arguments: map[string]any{"what": what}}
+	}
+	k := newKit(t, func(o *agentd.Options) { o.Loop.Hooks = judge },
+		script.Answer{Text: "hello"},
+		wants("write_file", map[string]any{"path": "a.txt", "content": "b"}),
+		script.Answer{Tools: []script.Tool{look("refuse")}}, script.Answer{Tools: []script.Tool{look("here")}}, script.Answer{Text: "done"})
+	k.turn(mainSession, "hello", nil)
+	if _, err := k.r.Do(context.Background(), command.Local(), &command.ConnectChannel{
+		ChannelID: "chan_client", Transport: "websocket", PeerRole: "client", SessionID: mainSession,
+		Tools: []event.ChannelTool{{ToolName: "look", InputSchema: event.Raw(`{"type":"object"}`), IsReadOnly: true}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	k.turn(mainSession, "go", nil)
 	return k
 }
 

@@ -28,7 +28,7 @@ type verdict struct {
 	// first is the hook that was asked first, over says that no other comes.
 	first, rewritten string
 	over             bool
-	opinion          permission.Opinion
+	outcome          hook.Outcome
 }
 
 // toolCallOf is the call that a fact is about; nil if it is about none.
@@ -41,7 +41,7 @@ func (c *toolCall) hookStarted(p *event.HookStarted) {
 		return
 	}
 	if v := c.hooks[p.Point]; v == nil || v.over || v.first == p.HandlerRef {
-		c.hooks[p.Point] = &verdict{first: p.HandlerRef, opinion: permission.Opinion{Decision: hook.Continue}}
+		c.hooks[p.Point] = &verdict{first: p.HandlerRef, outcome: hook.Outcome{Decision: hook.Continue}}
 	}
 }
 
@@ -54,8 +54,8 @@ func (c *toolCall) hookCompleted(p *event.HookCompleted) {
 	if p.UpdatedInputRef != "" {
 		v.rewritten = p.UpdatedInputRef
 	}
-	if hook.Stricter(p.Decision, v.opinion.Decision) {
-		v.opinion = permission.Opinion{Decision: p.Decision, Reason: p.Reason, HandlerRef: p.HandlerRef}
+	if hook.Stricter(p.Decision, v.outcome.Decision) {
+		v.outcome = hook.Outcome{Decision: p.Decision, Reason: p.Reason, HandlerRef: p.HandlerRef}
 	}
 }
 
@@ -70,7 +70,7 @@ func (c *toolCall) hookFailed(p *event.HookFailed) {
 	}
 	v.over = p.Last
 	if p.FailureBehavior == hook.FailClosed {
-		v.opinion = permission.Opinion{Decision: hook.Block, HandlerRef: p.HandlerRef}
+		v.outcome = hook.Outcome{Decision: hook.Block, HandlerRef: p.HandlerRef, Failed: true}
 	}
 }
 
@@ -82,11 +82,13 @@ func (c *toolCall) answered() {
 }
 
 // judged is what the hooks said about a call that is decided about for the first time.
-func (c *toolCall) judged() *permission.Opinion {
+func (c *toolCall) judged(opinion func(hook.Outcome) *permission.Opinion) *permission.Opinion {
 	var out *permission.Opinion
 	for _, point := range []hook.Point{hook.PreToolUse, hook.PermissionRequest} {
-		if v := c.hooks[string(point)]; v != nil && v.opinion.Decision != hook.Continue {
-			out = &v.opinion
+		if v := c.hooks[string(point)]; v != nil {
+			if said := opinion(v.outcome); said != nil {
+				out = said
+			}
 		}
 	}
 	return out
@@ -120,7 +122,7 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 		}
 	}
 	if s.Decision == "" {
-		c.opinion = c.judged()
+		c.opinion = c.judged(w.decide.opinion)
 	}
 	q := w.configuration.Question(w.s, t, &loop.Call{ToolCallID: e.ToolCallID, Tool: entry.Info, Input: input, Opinion: c.opinion}, w.confinement, disk, e.Time)
 	q.Outside = q.Outside || running

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/hook"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/permission"
@@ -107,6 +108,9 @@ type deciders struct {
 	decide   func(permission.Question) permission.Decision
 	route    func([]model.Info, model.Ask) model.Routing
 	validate func(*tool.Entry, event.Raw) error
+	// opinion and clientFailure are what the words of hooks and of clients mean.
+	opinion       func(hook.Outcome) *permission.Opinion
+	clientFailure func(*state.Action, *state.ToolCall) *tool.Error
 }
 
 func productDeciders() deciders {
@@ -115,6 +119,7 @@ func productDeciders() deciders {
 			return p.Next(s, threadID, now)
 		},
 		decide: permission.Decide, route: model.Route, validate: (*tool.Entry).Validate,
+		opinion: loop.HookOpinion, clientFailure: loop.ClientFailure,
 	}
 }
 
@@ -240,6 +245,7 @@ func (w *walk) checkFact(e *event.Event) {
 		}
 	case *event.ToolFailed:
 		w.checkRefusal(e, t, p)
+		w.checkClientFailure(e, t, p)
 	case *event.ToolResult:
 		w.checkResult(e, t)
 	case *event.QuotaState:

@@ -99,8 +99,34 @@ func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 	if c == nil || c.ActionID == "" || toolkind.Of(c.ToolName) == toolkind.SpawnAgent || !w.hasConfiguration() {
 		return
 	}
-	if a := w.s.Actions.Find(c.ActionID); a != nil && a.Decision != "submit" && a.Decision != "allow" {
+	a := w.s.Actions.Find(c.ActionID)
+	if a == nil {
+		return
+	}
+	if failed := w.decide.clientFailure(a, c); failed != nil {
+		w.reportDifference(e, "a failure: "+failed.Message, "a result")
+	} else if a.Decision != "submit" && a.Decision != "allow" {
 		w.reportDifference(e, "a failure: the answer was "+cmp.Or(a.Decision, "none"), "a result")
+	}
+}
+
+// checkClientFailure checks the failure of a call that a client was to carry out against
+// what the client answered.
+func (w *walk) checkClientFailure(e *event.Event, t *state.Thread, p *event.ToolFailed) {
+	c := stateOf(e, t)
+	if c == nil || c.ActionID == "" || toolkind.Of(c.ToolName) == toolkind.SpawnAgent {
+		return
+	}
+	a := w.s.Actions.Find(c.ActionID)
+	if a == nil || a.ActionType != state.ActionClientTool || a.Status == state.ActionPending {
+		return
+	}
+	failed := w.decide.clientFailure(a, c)
+	switch {
+	case failed == nil && slices.Contains([]string{tool.Denied, tool.Timeout, tool.Lost}, p.ErrorCategory):
+		w.reportDifference(e, "the client's result", "a failure: "+p.Message)
+	case failed != nil && failed.Category != p.ErrorCategory && p.ErrorCategory != tool.Interrupted:
+		w.reportDifference(e, "a failure of category "+failed.Category, "one of category "+p.ErrorCategory)
 	}
 }
 

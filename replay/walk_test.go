@@ -9,6 +9,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/evidence"
+	"agentd/hook"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/permission"
@@ -237,6 +238,42 @@ func TestAChangedProgramIsFound(t *testing.T) {
 		"validation that takes nothing": {func(d *deciders) {
 			d.validate = func(*tool.Entry, event.Raw) error { return tool.Errorf(tool.InvalidInput, "no") }
 		}, event.TypePermissionEvaluated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := productDeciders()
+			c.change(&d)
+			report := walked(t, k.recording(), Options{}, d)
+			if len(report.Differences) != 1 || report.Differences[0].Type != c.at {
+				t.Errorf("%+v", report.Differences)
+			}
+		})
+	}
+}
+
+// So is one that doesn't listen to hooks or to clients.
+func TestAProgramThatDoesNotListenIsFound(t *testing.T) {
+	k := recordedOthers(t)
+	if report := walked(t, k.recording(), Options{}, productDeciders()); len(report.Differences) != 0 {
+		t.Fatalf("%+v", report.Differences)
+	}
+	for name, c := range map[string]struct {
+		change func(*deciders)
+		at     event.Type
+	}{
+		"the word of a hook is not heard": {func(d *deciders) {
+			d.opinion = func(hook.Outcome) *permission.Opinion { return nil }
+		}, event.TypePermissionEvaluated},
+		"the refusal of a client is taken for a result": {func(d *deciders) {
+			d.clientFailure = func(*state.Action, *state.ToolCall) *tool.Error { return nil }
+		}, event.TypeToolFailed},
+		"the result of a client is taken for a refusal": {func(d *deciders) {
+			d.clientFailure = func(a *state.Action, c *state.ToolCall) *tool.Error {
+				if a.Decision == "submit" {
+					return tool.Errorf(tool.Denied, "no")
+				}
+				return loop.ClientFailure(a, c)
+			}
+		}, event.TypeToolResult},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := productDeciders()

@@ -24,6 +24,9 @@ const (
 	ActionExpired  = "expired"
 )
 
+// ActionClientTool is the type of the action that a call of a client's tool is.
+const ActionClientTool = "client_tool"
+
 // Action is one request for a decision or an input.
 type Action struct {
 	ActionID  string `json:"actionId"`

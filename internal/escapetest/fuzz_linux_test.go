@@ -50,7 +50,10 @@ func runPrograms(t *testing.T, seed uint64, count int) {
 	f.checkDrawing(t)
 	ran, denied := 0, 0
 	var programs []string
-	for range count {
+	for i := range count {
+		if i > 0 && i%5000 == 0 {
+			t.Logf("seed %d: %d of %d programs so far", seed, i, count)
+		}
 		line := f.draw()
 		if f.decide(line) == permission.Deny {
 			denied++
