@@ -22,7 +22,13 @@ type guardedFile struct {
 	size   int64
 	crc    uint32
 	listed bool // the ledger knows that this log holds data
+
+	// reserved is how far space was reserved for a log, wanted how far Pebble asked for it.
+	reserved, wanted int64
 }
+
+// firstReserve is how much space a log gets when it is begun.
+const firstReserve = 256 << 10
 
 // result turns the outcome of a write into the error that Pebble gets.
 func (f *guardedFile) result(op string, err error) error {
@@ -44,6 +50,7 @@ func (f *guardedFile) Write(p []byte) (int, error) {
 		}
 		return len(p), nil
 	}
+	f.reserve(int64(len(p)))
 	if f.kind != kindTable {
 		f.size += int64(len(p))
 		f.crc = crc32Update(f.crc, p)
@@ -92,12 +99,31 @@ func (f *guardedFile) SyncTo(length int64) (bool, error) {
 	return full && err == nil, f.result("sync", err)
 }
 
-// Preallocate reserves space for the file.
+// Preallocate reserves space for the file. For a log Pebble asks for all that a full
+// buffer takes, 70 MB, which most stores never fill: it gets that in steps, each as large
+// as what was reserved before, when it is about to be written.
 func (f *guardedFile) Preallocate(offset, length int64) error {
 	if f.g.frozen() {
 		return nil
 	}
-	return f.File.Preallocate(offset, length)
+	if f.kind != kindLog {
+		return f.File.Preallocate(offset, length)
+	}
+	f.wanted = offset + length
+	return nil
+}
+
+// reserve makes room in a log for the next bytes. It only saves the file system work, so
+// a failure is left to the write.
+func (f *guardedFile) reserve(next int64) {
+	for f.reserved < f.wanted && f.size+next > f.reserved {
+		step := min(max(f.reserved, firstReserve), f.wanted-f.reserved)
+		if f.File.Preallocate(f.reserved, step) != nil {
+			f.wanted = 0
+			return
+		}
+		f.reserved += step
+	}
 }
 
 // Close closes the file.
