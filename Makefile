@@ -142,6 +142,10 @@ ROUNDS ?= 3
 stress: ## All quick tests, three times beside a load of 8 (LOAD=8 ROUNDS=3): none may depend on the machine's speed.
 	AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require RAPID_SEED=$(SEED) sh scripts/stress.sh $(LOAD) $(ROUNDS) $(MAKE) --no-print-directory test-plain test-race TESTFLAGS=-count=1
 
+.PHONY: cross
+cross: ## Compile the program for the other systems that it runs on.
+	for system in linux/arm64 darwin/arm64 windows/amd64; do GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/agentd || exit 1; done
+
 .PHONY: test-random
 test-random: ## The property tests with ten times the checks, drawn anew each time (CHECKS=1000).
 	RAPID_CHECKS=$(CHECKS) $(GO) test -timeout 60m -count=1 $$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/pgregory.net\/rapid/ { print $$1 }')

@@ -186,9 +186,3 @@ func (l *Loop) stoppedBy(processID string) stop {
 	defer l.mu.Unlock()
 	return l.stops[processID]
 }
-
-// signals that a caller may name.
-var signals = map[string]syscall.Signal{
-	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TERM": syscall.SIGTERM,
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-}

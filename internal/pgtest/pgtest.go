@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package pgtest runs private temporary PostgreSQL clusters for tests.
 //
 // A cluster lives in a temporary folder of its own, listens on a Unix socket
