@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"agentd"
+	"agentd/command"
 	"agentd/event"
+	"agentd/hook"
 	"agentd/internal/runtimetest"
 )
 
@@ -84,10 +86,23 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 
 // TestWriteOutsideOfTheWorkspaceIsNotAskedAbout: permission-and-sandbox.md, permission
 // facts explain why. No approval opens a path outside of the workspace to the file
-// tools, so nobody is asked for one: the call is refused by the boundary at once.
+// tools, so none is asked for: the call is refused by the boundary at once, and
+// evaluate_permission says the same before.
 func TestWriteOutsideOfTheWorkspaceIsNotAskedAbout(t *testing.T) {
 	for _, mode := range []string{"default", "untrusted", "auto", "on_request", "on_failure", "never", "plan", "bypass"} {
 		k := runtimetest.NewWith(t, runtimetest.InMode(mode), runtimetest.CallsTool("write_file", map[string]any{"path": "../outside/x", "content": "x"}), runtimetest.Says("done"))
+		runtimetest.Do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+		for _, dry := range []bool{true, false} {
+			for name, input := range map[string]string{
+				"write_file": `{"path":"../outside/x","content":"x"}`, "edit_file": `{"path":"/etc/hostname","old":"x","new":"y"}`,
+				"read_file": `{"path":"/etc/hostname"}`, "list_files": `{"path":".."}`, "search_files": `{"path":"..","pattern":"x"}`,
+			} {
+				said := runtimetest.Do[command.EvaluatePermissionResult](k, &command.EvaluatePermission{SessionID: "sess_a", ToolName: name, Input: event.Raw(input), DryRun: dry}).PermissionDecision
+				if said.Decision != "deny" || !strings.Contains(said.DecisionReason, "outside the workspace") {
+					t.Errorf("%s, %s: %+v", mode, name, said)
+				}
+			}
+		}
 		k.Completes(k.Submit("sess_a", "go"))
 		failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
 		if len(failed) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 || k.CountRuns("sess_a") != 0 {
@@ -100,5 +115,17 @@ func TestWriteOutsideOfTheWorkspaceIsNotAskedAbout(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(k.Dir), "outside", "x")); err == nil {
 			t.Errorf("%s: it was written", mode)
 		}
+	}
+}
+
+// TestHookDoesNotLeadOutsideOfTheWorkspace: an input that a hook put in the place of the
+// model's is held to the same boundary, without a question.
+func TestHookDoesNotLeadOutsideOfTheWorkspace(t *testing.T) {
+	h := &runtimetest.Hooks{Points: []hook.Point{hook.PreToolUse}, Answer: runtimetest.AlwaysAnswer(`{"updatedInput":{"path":"../outside/x","content":"x"}}`)}
+	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("default"), h.Use(t)), runtimetest.CallsTool("write_file", map[string]any{"path": "a", "content": "x"}), runtimetest.Says("done"))
+	k.Completes(k.Submit("sess_a", "go"))
+	failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
+	if len(failed) != 1 || failed[0].ErrorCategory != "sandbox_violation" || k.CountFacts("sess_a", event.TypeSandboxViolation) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 {
+		t.Errorf("%+v", failed)
 	}
 }
