@@ -36,6 +36,11 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 	if err := host.Close(); err != nil {
 		t.Fatal(err)
 	}
+	folder, err := os.MkdirTemp("/tmp", "withheld")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	reached := false
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer here.Close()
@@ -52,6 +57,15 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 		{"the data directory", "ls " + data + " || true", "filesystem", false},
 		{"a file of the data directory", "cat " + data + "/token", "filesystem", true},
 		{"a file of the host below /tmp", "cat " + host.Name(), "filesystem", true},
+		{"a new file in a folder of the host below /tmp", "touch " + folder + "/new", "filesystem", true},
+		{"a redirection into a folder of the host below /tmp", "echo a > " + folder + "/new", "filesystem", true},
+		{"a silent redirection into a folder of the host below /tmp", "true 2>/dev/null > " + folder + "/new", "filesystem", true},
+		{"a redirection alone", "> " + folder + "/new", "filesystem", true},
+		{"a silent redirection to a file that can't be written", "exec 2>/dev/null; echo a > /etc/withheld", "filesystem", false},
+		{"a refusal that the line passes over", "cat " + host.Name() + " || true", "filesystem", false},
+		{"a refused redirection that the line passes over", "echo a > " + folder + "/new; true", "filesystem", false},
+		{"a refused request that the line passes over", "curl " + here.URL + " | cat", "network", false},
+		{"a text about a refusal", "echo cat: " + host.Name() + ".other: No such file or directory", "", false},
 		{"a file of its own below /tmp", "echo a > /tmp/own && cat /tmp/own", "", false},
 		{"a file that isn't there", "cat nothing", "", false},
 		{"a command that fails", "false", "", false},
@@ -74,8 +88,28 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 			if len(violations) != 1 || violations[0].Boundary != c.boundary || !strings.HasPrefix(violations[0].Detail, "inferred from the ") {
 				t.Fatalf("%+v, %+v, %+v", violations, failed, results)
 			}
+			if e := k.WaitFor("sess_a", runtimetest.FactIs(event.TypeSandboxViolation, "")); e.ToolCallID == "" || e.ToolCallID == event.NotApplicable {
+				t.Errorf("the violation belongs to no call: %+v", e)
+			}
 			if c.fails != (len(failed) == 1 && failed[0].ErrorCategory == "sandbox_violation") || c.fails == (len(results) == 1) {
 				t.Errorf("%+v, %+v", failed, results)
+			}
+		})
+	}
+	for name, line := range map[string]string{
+		"a file of the data directory":                             "cat " + data + "/token",
+		"a redirection into a folder of the host":                  "echo a > " + folder + "/new",
+		"a folder that can't be written":                           "touch /etc/withheld",
+		"a refusal that a line in the background passes over, too": "cat " + host.Name() + "; true",
+	} {
+		t.Run("in the background: "+name, func(t *testing.T) {
+			hides := func(o *agentd.Options) { o.Loop.Sandbox.Hidden = []string{data} }
+			k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("bypass"), runtimetest.WithShell, hides),
+				runtimetest.CallsTool("shell", map[string]any{"command": line, "background": true}), runtimetest.Says("done"))
+			k.Completes(k.Submit("sess_a", "go"))
+			e := k.WaitFor("sess_a", runtimetest.FactIs(event.TypeSandboxViolation, ""))
+			if e.ToolCallID == "" || e.ToolCallID == event.NotApplicable || e.ProcessID == "" {
+				t.Errorf("the violation belongs to no call or process: %+v", e)
 			}
 		})
 	}
