@@ -169,7 +169,9 @@ func TestAnApprovalBetweenRuntimes(t *testing.T) {
 				if len(connected) != 1 || connected[0].Sequence > linked.Sequence || len(list) != 1 || list[0].ChannelID != linked.ChannelID {
 					t.Errorf("linked at %d to %s; connected %+v, listed %+v", linked.Sequence, linked.ChannelID, connected, list)
 				}
-				k.await(linked.Sequence, func(e *event.Event) bool { return e.Type == event.TypeChannelDisconnected && e.ChannelID == linked.ChannelID })
+				k.await(linked.Sequence, func(e *event.Event) bool {
+					return e.Type == event.TypeChannelDisconnected && e.ChannelID == linked.ChannelID
+				})
 				link := linked.Payload.(*event.PeerTaskLinked)
 				rec, err := s.runtime.Do(context.Background(), command.Caller{Account: "us"}, &command.GetPeerTask{
 					PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: link.RemoteTaskID},
