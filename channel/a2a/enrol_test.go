@@ -56,6 +56,9 @@ func TestPeersHaveAChannel(t *testing.T) {
 	}
 	// "Use artifact refs for durable output": what the task delivered can be read.
 	a := k.waitFor(session, event.TypeArtifactChanged, nil).Payload.(*event.ArtifactChanged)
+	if done, changed := k.facts(session, event.TypeTaskCompleted)[0], k.facts(session, event.TypeArtifactChanged)[0]; changed.Sequence > done.Sequence || changed.TaskID != done.TaskID {
+		t.Errorf("the artifact of task %s is recorded at %d, the end of %s at %d", changed.TaskID, changed.Sequence, done.TaskID, done.Sequence)
+	}
 	out, err := k.runtime.Port().Output(t.Context(), command.Local(), a.ReadRef)
 	if err != nil {
 		t.Fatal(err)
