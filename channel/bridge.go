@@ -132,6 +132,9 @@ func giveBack(tx *session.Tx) bool {
 					open = true
 					continue
 				}
+				if a != nil && !decides(c) && a.DecisionSource != "runtime" {
+					continue // the peer asked us; that it has the answer is recorded when it has
+				}
 				p := returned(a, c)
 				p.ActionID = b.ActionID
 				tx.Emit(event.Event{Type: event.TypeChannelPermissionReturned, Scope: scopeOf(a, c.ChannelID), Payload: p})

@@ -242,7 +242,8 @@ type JobSummary struct {
 	MaxRuntimeMs int64 `json:"maxRuntimeMs,omitempty"`
 	// ItemCursor is the ordinal of the first item that was not given out yet.
 	ItemCursor int64 `json:"itemCursor"`
-	// AssignedThreadIDs are the threads of the items under way.
+	// AssignedThreadIDs are the threads that items were given to: those of the items under
+	// way, and the last 50 before. They stay when the job has ended.
 	AssignedThreadIDs []string `json:"assignedThreadIds"`
 	// Metadata is the caller's own.
 	Metadata event.Raw `json:"metadata,omitempty" as:"object"`

@@ -85,6 +85,24 @@ func (l *Loop) outcomeOf(tx *session.Tx, turn *state.Turn, text string) outcome 
 	return out
 }
 
+// emitAnswerArtifact makes the answer to a peer an artifact of its task, before the task
+// is completed: what is delivered has to be there when the end is told.
+func emitAnswerArtifact(tx *session.Tx, t *state.Thread, outcome, text string, structured event.Raw) {
+	link := tx.State.Channels.InboundOf(t.Active)
+	content, mediaType := []byte(text), answerType
+	if len(structured) > 0 {
+		content, mediaType = structured, "application/json"
+	}
+	if link == nil || outcome == "refusal" || len(content) == 0 {
+		return
+	}
+	scope := scopeOf(t, t.Active)
+	scope.ChannelID, scope.ArtifactID = link.ChannelID, state.AnswerArtifactID(t.Active.TurnID)
+	tx.Emit(event.Event{Type: event.TypeArtifactChanged, Scope: scope, Payload: &event.ArtifactChanged{
+		Change: "created", Title: "answer", Kind: "output", ReadRef: tx.Blob(content, mediaType), MediaType: mediaType, SizeBytes: int64(len(content)),
+	}})
+}
+
 // tellProgress reports the end of the work on a task, with what it gave.
 func (o outcome) tellProgress(tx *session.Tx, scope event.Scope, turn *state.Turn) {
 	if !o.ofTask {

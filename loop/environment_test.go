@@ -1,6 +1,8 @@
 package loop_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -96,6 +98,9 @@ func TestPermissionStateIsKnownBeforeTheFirstDecision(t *testing.T) {
 		}
 		if i := slices.IndexFunc(p.Policies, func(x state.Policy) bool { return x.Source == "host" }); i < 0 || p.Policies[i].Mode != "auto" || len(p.Policies[i].Rules) != 1 {
 			t.Errorf("the policies are %+v", p.Policies)
+		}
+		if b, err := json.Marshal(p); err != nil || bytes.Contains(b, []byte(`"0001-01-01`)) {
+			t.Errorf("a time that no one knows is told: %s, %v", b, err)
 		}
 	}
 	read := func() *state.ThreadReadModel {

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -20,9 +21,6 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 	entry, err := l.namedTool(ctx, caller, p.SessionID, p.ToolName)
 	if err != nil {
 		return nil, err
-	}
-	if err := entry.Validate(p.Input); err != nil {
-		return nil, fault.Param("input", "%s", err)
 	}
 	if p.DryRun {
 		return l.tryPermission(ctx, caller, p, entry)
@@ -84,7 +82,8 @@ func (l *Loop) rulesByNow(s *state.Session) []event.PolicyRule {
 	return append(slices.Clip(l.rulesOf(&with)), now.Rules...)
 }
 
-// decideQuery decides about a call that nobody makes.
+// decideQuery decides about a call that isn't made. One that would be refused without
+// being decided about is denied.
 func (l *Loop) decideQuery(s *state.Session, p *command.EvaluatePermission, entry *tool.Entry, rules []event.PolicyRule, now time.Time) (*event.PermissionEvaluated, error) {
 	t := s.MainThread()
 	if t == nil {
@@ -98,17 +97,25 @@ func (l *Loop) decideQuery(s *state.Session, p *command.EvaluatePermission, entr
 	if mode == "" {
 		mode = l.modeOf(s, t, nil)
 	}
-	_, outside := tool.Escalation(p.Input)
-	if outside && !l.mayEscalate(mode) {
-		return nil, fault.Param("input.escalate", "%s", notEscalated(mode))
-	}
 	disk := newLookups(l.callFiles(w.root, rules))
+	var refusal *tool.Error
+	if err := l.refusesCall(entry, p.Input, mode, w, disk.Resolve); err != nil && !errors.As(err, &refusal) {
+		return nil, err
+	}
+	if refusal != nil && refusal.Category != tool.SandboxViolation {
+		return nil, fault.Param("input", "%s", refusal.Message)
+	}
+	_, outside := tool.Escalation(p.Input)
 	confined := l.confinement(w)
 	d := permission.Decide(permission.Question{
 		Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 		Rules: rules, Grants: grantsOf(s), Now: now, Sandbox: confined.Sandbox,
 		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script,
 	})
+	if refusal != nil {
+		d.Decision, d.DecisionSource, d.RuleRefs = permission.Deny, "default", []string{}
+		d.DecisionReason = refusal.Message + ": no approval lets the call run"
+	}
 	out := l.redactDecision(d.PermissionEvaluated)
 	out.SafeArgs, _ = l.redactJSON(p.Input)
 	return &out, nil

@@ -274,11 +274,12 @@ func (r *toolRun) preToolUse(ctx context.Context) error {
 	}
 	if out.Rewritten {
 		r.input, r.rewritten = out.Input, out.InputRef
-		err := r.entry.Validate(r.input)
-		if err == nil {
-			err = r.checkEscalation()
-		}
-		if err != nil {
+		err := r.l.refusesCall(r.entry, r.input, r.mode, r.place, resolveBelow(r.place.root))
+		var refusal *tool.Error
+		switch {
+		case errors.As(err, &refusal) && refusal.Category == tool.SandboxViolation:
+			r.refuseCall(refusal)
+		case err != nil:
 			r.refuseCall(tool.Errorf(tool.HookBlocked, "a hook rewrote the input into one that the tool doesn't accept: %v", err))
 		}
 	}

@@ -156,11 +156,14 @@ func (l *Loop) readContextFiles(p *preparation) {
 	}
 }
 
+// digestPrefix is before every digest in facts. Those of contexts lacked it once.
+const digestPrefix = "sha256:"
+
 // contextText is a text as it goes into the context: without secrets.
 func (l *Loop) contextText(name, text string) contextFile {
 	clean := []byte(l.redactText(text))
 	digest := sha256.Sum256(clean)
-	return contextFile{name: name, content: clean, digest: hex.EncodeToString(digest[:])}
+	return contextFile{name: name, content: clean, digest: digestPrefix + hex.EncodeToString(digest[:])}
 }
 
 // fileErrorReason is the part of a file error that says what is wrong, without the path.
@@ -266,7 +269,7 @@ func earlierRef(t *state.Thread, kind string, f contextFile) string {
 		return ""
 	}
 	for _, item := range t.Context.Resolved.Items {
-		if item.Kind == kind && item.Title == f.name && item.Digest == f.digest {
+		if item.Kind == kind && item.Title == f.name && strings.TrimPrefix(item.Digest, digestPrefix) == strings.TrimPrefix(f.digest, digestPrefix) {
 			return item.Ref
 		}
 	}

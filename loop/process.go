@@ -326,7 +326,13 @@ func (x *running) follow(p *process.Process) {
 	exit, err := p.Wait(context.Background()) // the manager ends it when the runtime stops
 	if err == nil {
 		last := x.heldBack()
-		err = x.emit(func(tx *session.Tx) { x.emitEnd(tx, exit, x.why(context.Background(), exit), last) })
+		v, _ := x.violation(exit)
+		err = x.emit(func(tx *session.Tx) {
+			x.emitEnd(tx, exit, x.why(context.Background(), exit), last)
+			if v != nil {
+				x.emitViolation(tx, v)
+			}
+		})
 	}
 	if err != nil {
 		x.l.opt.Logger.Warn("the end of a process could not be recorded", "processId", x.id, "error", err)

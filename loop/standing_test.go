@@ -117,11 +117,16 @@ func TestInstructionsHaveARefAndADigest(t *testing.T) {
 	k.Completes(k.Submit("sess_a", "on"))
 	all := runtimetest.Payloads[*event.ContextResolved](k, "sess_a")
 	first := all[0].Items[0]
-	if first.Kind != "instructions" || first.Digest == "" || !strings.Contains(k.ReadOutput(first.Ref), "You are an agent") {
+	if first.Kind != "instructions" || !strings.HasPrefix(first.Digest, "sha256:") || !strings.Contains(k.ReadOutput(first.Ref), "You are an agent") {
 		t.Errorf("%+v", first)
 	}
 	if all[1].Items[0] != first {
 		t.Errorf("the second turn has %+v", all[1].Items[0])
+	}
+	for _, item := range all[0].Items {
+		if item.Digest != "" && !strings.HasPrefix(item.Digest, "sha256:") {
+			t.Errorf("the digest of %s is %s", item.Kind, item.Digest)
+		}
 	}
 }
 

@@ -169,20 +169,27 @@ func (r *toolRun) checkCall(inv *tool.Inventory) {
 	entry, err := inv.Lookup(r.request.ToolName)
 	if err == nil {
 		r.entry = entry
-		err = checkInput(&entry.Info, entry.Validate, r.input)
-	}
-	if err == nil {
-		err = r.checkEscalation()
-	}
-	if err == nil {
-		err = r.l.checkPlace(&entry.Info, r.place)
-	}
-	if err == nil {
-		err = tool.CheckPath(entry.Info.ToolName, r.place.root, r.place.cwd, r.input, resolveBelow(r.place.root))
+		err = r.l.refusesCall(entry, r.input, r.mode, r.place, resolveBelow(r.place.root))
 	}
 	if err != nil {
 		r.refuseCall(err)
 	}
+}
+
+// refusesCall says why a call can't run whatever is decided about it; nil if it can. It
+// answers for the calls of models and for evaluate_permission, so that no question is
+// answered otherwise than the call.
+func (l *Loop) refusesCall(entry *tool.Entry, input event.Raw, mode string, w workplace, resolve func(path string) string) error {
+	if err := checkInput(&entry.Info, entry.Validate, input); err != nil {
+		return err
+	}
+	if err := checkEscalation(&entry.Info, input, mode, l.Configuration()); err != nil {
+		return err
+	}
+	if err := l.checkPlace(&entry.Info, w); err != nil {
+		return err
+	}
+	return tool.CheckPath(entry.Info.ToolName, w.root, w.cwd, input, resolve)
 }
 
 // checkInput checks an input against a tool's schema, and refuses one that a secret was
@@ -205,10 +212,6 @@ func checkInput(info *event.ToolInfo, validate func(event.Raw) error, input even
 }
 
 // checkEscalation refuses a request to leave the sandbox where no one would be asked.
-func (r *toolRun) checkEscalation() error {
-	return checkEscalation(&r.entry.Info, r.input, r.mode, r.l.Configuration())
-}
-
 func checkEscalation(info *event.ToolInfo, input event.Raw, mode string, c *Configuration) error {
 	_, asked := tool.Escalation(input)
 	if toolkind.Of(info.ToolName) != toolkind.Shell || !asked || c.mayEscalate(mode) {

@@ -130,6 +130,7 @@ func (l *Loop) emitTurnCompleted(tx *session.Tx, t *state.Thread, outcome, answe
 	scope := scopeOf(t, turn)
 	usage := turn.Usage
 	said := l.outcomeOf(tx, turn, answer)
+	emitAnswerArtifact(tx, t, outcome, answer, structured)
 	tx.Emit(event.Event{Type: event.TypeTurnCompleted, Scope: scope, Payload: &event.TurnCompleted{
 		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
 		Preview: said.preview, MessageRef: said.messageRef, StructuredOutput: structured, ConfigurationRef: l.configurationRef(tx),

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"agentd"
+	"agentd/command"
 	"agentd/event"
+	"agentd/hook"
 	"agentd/internal/runtimetest"
 )
 
@@ -34,6 +36,11 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 	if err := host.Close(); err != nil {
 		t.Fatal(err)
 	}
+	folder, err := os.MkdirTemp("/tmp", "withheld")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	reached := false
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer here.Close()
@@ -50,6 +57,15 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 		{"the data directory", "ls " + data + " || true", "filesystem", false},
 		{"a file of the data directory", "cat " + data + "/token", "filesystem", true},
 		{"a file of the host below /tmp", "cat " + host.Name(), "filesystem", true},
+		{"a new file in a folder of the host below /tmp", "touch " + folder + "/new", "filesystem", true},
+		{"a redirection into a folder of the host below /tmp", "echo a > " + folder + "/new", "filesystem", true},
+		{"a silent redirection into a folder of the host below /tmp", "true 2>/dev/null > " + folder + "/new", "filesystem", true},
+		{"a redirection alone", "> " + folder + "/new", "filesystem", true},
+		{"a silent redirection to a file that can't be written", "exec 2>/dev/null; echo a > /etc/withheld", "filesystem", false},
+		{"a refusal that the line passes over", "cat " + host.Name() + " || true", "filesystem", false},
+		{"a refused redirection that the line passes over", "echo a > " + folder + "/new; true", "filesystem", false},
+		{"a refused request that the line passes over", "curl " + here.URL + " | cat", "network", false},
+		{"a text about a refusal", "echo cat: " + host.Name() + ".other: No such file or directory", "", false},
 		{"a file of its own below /tmp", "echo a > /tmp/own && cat /tmp/own", "", false},
 		{"a file that isn't there", "cat nothing", "", false},
 		{"a command that fails", "false", "", false},
@@ -72,8 +88,28 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 			if len(violations) != 1 || violations[0].Boundary != c.boundary || !strings.HasPrefix(violations[0].Detail, "inferred from the ") {
 				t.Fatalf("%+v, %+v, %+v", violations, failed, results)
 			}
+			if e := k.WaitFor("sess_a", runtimetest.FactIs(event.TypeSandboxViolation, "")); e.ToolCallID == "" || e.ToolCallID == event.NotApplicable {
+				t.Errorf("the violation belongs to no call: %+v", e)
+			}
 			if c.fails != (len(failed) == 1 && failed[0].ErrorCategory == "sandbox_violation") || c.fails == (len(results) == 1) {
 				t.Errorf("%+v, %+v", failed, results)
+			}
+		})
+	}
+	for name, line := range map[string]string{
+		"a file of the data directory":                             "cat " + data + "/token",
+		"a redirection into a folder of the host":                  "echo a > " + folder + "/new",
+		"a folder that can't be written":                           "touch /etc/withheld",
+		"a refusal that a line in the background passes over, too": "cat " + host.Name() + "; true",
+	} {
+		t.Run("in the background: "+name, func(t *testing.T) {
+			hides := func(o *agentd.Options) { o.Loop.Sandbox.Hidden = []string{data} }
+			k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("bypass"), runtimetest.WithShell, hides),
+				runtimetest.CallsTool("shell", map[string]any{"command": line, "background": true}), runtimetest.Says("done"))
+			k.Completes(k.Submit("sess_a", "go"))
+			e := k.WaitFor("sess_a", runtimetest.FactIs(event.TypeSandboxViolation, ""))
+			if e.ToolCallID == "" || e.ToolCallID == event.NotApplicable || e.ProcessID == "" {
+				t.Errorf("the violation belongs to no call or process: %+v", e)
 			}
 		})
 	}
@@ -84,10 +120,23 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 
 // TestWriteOutsideOfTheWorkspaceIsNotAskedAbout: permission-and-sandbox.md, permission
 // facts explain why. No approval opens a path outside of the workspace to the file
-// tools, so nobody is asked for one: the call is refused by the boundary at once.
+// tools, so none is asked for: the call is refused by the boundary at once, and
+// evaluate_permission says the same before.
 func TestWriteOutsideOfTheWorkspaceIsNotAskedAbout(t *testing.T) {
 	for _, mode := range []string{"default", "untrusted", "auto", "on_request", "on_failure", "never", "plan", "bypass"} {
 		k := runtimetest.NewWith(t, runtimetest.InMode(mode), runtimetest.CallsTool("write_file", map[string]any{"path": "../outside/x", "content": "x"}), runtimetest.Says("done"))
+		runtimetest.Do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+		for _, dry := range []bool{true, false} {
+			for name, input := range map[string]string{
+				"write_file": `{"path":"../outside/x","content":"x"}`, "edit_file": `{"path":"/etc/hostname","old":"x","new":"y"}`,
+				"read_file": `{"path":"/etc/hostname"}`, "list_files": `{"path":".."}`, "search_files": `{"path":"..","pattern":"x"}`,
+			} {
+				said := runtimetest.Do[command.EvaluatePermissionResult](k, &command.EvaluatePermission{SessionID: "sess_a", ToolName: name, Input: event.Raw(input), DryRun: dry}).PermissionDecision
+				if said.Decision != "deny" || !strings.Contains(said.DecisionReason, "outside the workspace") {
+					t.Errorf("%s, %s: %+v", mode, name, said)
+				}
+			}
+		}
 		k.Completes(k.Submit("sess_a", "go"))
 		failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
 		if len(failed) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 || k.CountRuns("sess_a") != 0 {
@@ -100,5 +149,17 @@ func TestWriteOutsideOfTheWorkspaceIsNotAskedAbout(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(k.Dir), "outside", "x")); err == nil {
 			t.Errorf("%s: it was written", mode)
 		}
+	}
+}
+
+// TestHookDoesNotLeadOutsideOfTheWorkspace: an input that a hook put in the place of the
+// model's is held to the same boundary, without a question.
+func TestHookDoesNotLeadOutsideOfTheWorkspace(t *testing.T) {
+	h := &runtimetest.Hooks{Points: []hook.Point{hook.PreToolUse}, Answer: runtimetest.AlwaysAnswer(`{"updatedInput":{"path":"../outside/x","content":"x"}}`)}
+	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("default"), h.Use(t)), runtimetest.CallsTool("write_file", map[string]any{"path": "a", "content": "x"}), runtimetest.Says("done"))
+	k.Completes(k.Submit("sess_a", "go"))
+	failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
+	if len(failed) != 1 || failed[0].ErrorCategory != "sandbox_violation" || k.CountFacts("sess_a", event.TypeSandboxViolation) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 {
+		t.Errorf("%+v", failed)
 	}
 }

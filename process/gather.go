@@ -56,6 +56,15 @@ func (o Output) Bytes() []byte {
 	return append(append(make([]byte, 0, len(o.Head)+len(o.Tail)), o.Head...), o.Tail...)
 }
 
+// Last is the end of what was written, at most n bytes of it.
+func (o Output) Last(n int) string {
+	b := o.Tail
+	if len(b) == 0 {
+		b = o.Head
+	}
+	return string(b[max(0, len(b)-n):])
+}
+
 // gather keeps the head and the tail of a stream and hands pieces on.
 type gather struct {
 	stream  string

@@ -267,8 +267,8 @@ func (p *Process) complete() {
 	p.exit = e
 }
 
-// classifyBytes is how much of the last output is read for a violation.
-const classifyBytes = 8 << 10
+// ClassifyBytes is how much of the last output is read for a violation.
+const ClassifyBytes = 8 << 10
 
 // tail is the end of standard error, or of the one stream there is.
 func (p *Process) tail(e Exit) string {
@@ -276,11 +276,7 @@ func (p *Process) tail(e Exit) string {
 	if p.spec.TTY || p.spec.Merge {
 		out = e.Stdout
 	}
-	b := out.Bytes()
-	if len(out.Tail) > 0 {
-		b = out.Tail
-	}
-	return string(b[max(0, len(b)-classifyBytes):])
+	return out.Last(ClassifyBytes)
 }
 
 // Info is a running process, for lists.

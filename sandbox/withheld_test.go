@@ -33,6 +33,11 @@ func TestWithheld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	folder, err := os.MkdirTemp("/tmp", "withheld")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	for _, c := range []struct {
 		name  string
 		plan  *Plan
@@ -41,6 +46,8 @@ func TestWithheld(t *testing.T) {
 		hosts []string
 		want  string
 	}{
+		{"a new name in the host's folder", plan, failed, []string{folder + "/new"}, nil, "filesystem " + folder + "/new"},
+		{"a new folder in the host's folder", plan, failed, []string{folder + "/a/b"}, nil, "filesystem " + folder + "/a/b"},
 		{"hidden, and the command succeeds", plan, Exit{}, []string{data}, nil, "filesystem " + data},
 		{"below what is hidden", plan, failed, []string{"-l", data + "/token"}, nil, "filesystem " + data + "/token"},
 		{"hidden, by a relative path", plan, failed, []string{relative}, nil, "filesystem " + data},
@@ -52,7 +59,7 @@ func TestWithheld(t *testing.T) {
 		{"a host, and the command succeeds", plan, Exit{}, nil, []string{"127.0.0.1"}, ""},
 		{"a host with a network", open, failed, nil, []string{"127.0.0.1"}, ""},
 	} {
-		v := c.plan.Withheld(c.exit, c.paths, c.hosts)
+		v := c.plan.Withheld(c.exit, Named{Paths: c.paths, Hosts: c.hosts}, "")
 		got := ""
 		if v != nil {
 			got = v.Boundary + " " + v.Path + v.Host

@@ -223,7 +223,8 @@ func (r *request) settlePeerTask(ctx context.Context, p *command.SettlePeerTask)
 	})
 }
 
-// emitSettled emits a task's artifacts, which become its edges, and its end.
+// emitSettled emits a task's artifacts, which become its edges, unless its turn did, and
+// its end.
 func (r *request) emitSettled(tx *Tx, x *peerEntry, p *command.SettlePeerTask) {
 	scope := event.Scope{ThreadID: x.ThreadID, TurnID: x.TurnID, TaskID: x.TaskID, ChannelID: x.ChannelID}
 	up := &event.PeerTaskUpdated{
@@ -232,6 +233,10 @@ func (r *request) emitSettled(tx *Tx, x *peerEntry, p *command.SettlePeerTask) {
 	}
 	for i := range p.Artifacts {
 		a := &p.Artifacts[i]
+		up.RemoteArtifactRefs = append(up.RemoteArtifactRefs, a.ArtifactID)
+		if tx.State.Artifacts.Find(a.ArtifactID) != nil {
+			continue // the turn recorded it before it ended
+		}
 		at := scope
 		at.ArtifactID = a.ArtifactID
 		readRef, mediaType := a.ReadRef, a.MediaType
@@ -242,7 +247,6 @@ func (r *request) emitSettled(tx *Tx, x *peerEntry, p *command.SettlePeerTask) {
 		tx.Emit(event.Event{Type: event.TypeArtifactChanged, Scope: at, Payload: &event.ArtifactChanged{
 			Change: "created", Title: r.m.redactText(a.Title), Kind: "output", URI: a.URI, ReadRef: readRef, MediaType: mediaType, SizeBytes: a.SizeBytes,
 		}})
-		up.RemoteArtifactRefs = append(up.RemoteArtifactRefs, a.ArtifactID)
 	}
 	tx.Emit(event.Event{Type: event.TypeChannelPeerTaskUpdated, Scope: scope, Payload: up})
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -9,6 +10,9 @@ import (
 // keepFailedItems bounds the failed items that a job lists. An older one leaves
 // as a record of its own and stays counted.
 const keepFailedItems = 50
+
+// keepJobThreads bounds the threads that a job lists.
+const keepJobThreads = 50
 
 // Statuses of a job's item.
 const (
@@ -63,6 +67,8 @@ type Job struct {
 	Retrying []*JobItem `json:"retrying,omitempty"`
 	// Failed holds the last items that failed for good.
 	Failed []*JobItem `json:"failed,omitempty"`
+	// Threads are the last threads that items were given to, oldest first.
+	Threads []string `json:"threads,omitempty"`
 
 	ResultsRef string         `json:"resultsRef,omitempty"`
 	Error      *event.Failure `json:"error,omitempty"`
@@ -292,6 +298,12 @@ func (f *fold) jobItemStarted(j *Job, p *event.JobItemStarted) {
 	item := f.takeItem(j, p.Index, p.AttemptCount)
 	item.AttemptCount, item.Worker = p.AttemptCount, p.Worker
 	setIf(&item.ThreadID, p.AssignedThreadID)
+	if id := p.AssignedThreadID; id != "" {
+		if i := slices.Index(j.Threads, id); i >= 0 {
+			j.Threads = removed(j.Threads, i)
+		}
+		j.Threads = pushed(j.Threads, id, keepJobThreads)
+	}
 	setIf(&item.InputRef, p.InputRef)
 	item.StartedAt, item.EndedAt = f.e.Time, time.Time{}
 	f.putItem(j, item, ItemRunning)

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"agentd/event"
@@ -105,6 +108,26 @@ func (f *fold) followPeers() {
 			t.Follow(f.e)
 		}
 	}
+}
+
+// AnswerArtifactID is the id of the artifact that holds the answer of a turn which works
+// on a peer's task: the same wherever it is asked for.
+func AnswerArtifactID(turnID string) string {
+	h := sha256.New()
+	for _, text := range [...]string{"artifact", turnID} {
+		fmt.Fprintf(h, "%d:%s", len(text), text)
+	}
+	return "artifact_a2a_" + hex.EncodeToString(h.Sum(nil)[:13])
+}
+
+// InboundOf returns the peer's task that a turn works on, or nil.
+func (c *Channels) InboundOf(turn *Turn) *PeerTask {
+	for _, p := range c.PeersOf(turn.TaskID) {
+		if p.Direction == PeerInbound && p.TurnID == turn.TurnID {
+			return p
+		}
+	}
+	return nil
 }
 
 // PeersOf returns the peers' tasks that are joined to a local one.

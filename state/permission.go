@@ -76,9 +76,11 @@ type Policy struct {
 	// Workspace is the folder whose rules these are, in the runtime's own session.
 	Workspace string `json:"workspace,omitempty"`
 	// Held is what the workspace's file says and doesn't count yet.
-	Held      []string  `json:"held,omitempty"`
-	ChangedAt time.Time `json:"changedAt"`
-	Sequence  uint64    `json:"sequence"`
+	Held []string `json:"held,omitempty"`
+	// ChangedAt and Sequence are of the fact that set the policy; absent where it is the
+	// host's and no fact of the session has it yet.
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+	Sequence  uint64    `json:"sequence,omitempty"`
 }
 
 // Grant is a permission for the whole session.

@@ -1,6 +1,10 @@
 package state
 
-import "agentd/event"
+import (
+	"slices"
+
+	"agentd/event"
+)
 
 // SubagentJobSummary is the children and the batches of a session.
 type SubagentJobSummary struct {
@@ -45,23 +49,24 @@ type JobView struct {
 	// Items are those that the job still holds: running, to be tried again, and
 	// the last failed ones.
 	Items []JobItem `json:"items"`
-	// AssignedThreadIDs are the threads of the items under way.
+	// AssignedThreadIDs are the threads that items were given to, the last ones at least.
 	AssignedThreadIDs []string `json:"assignedThreadIds"`
 }
 
 // View returns the wire form of a job; its own lists of items are one there.
 func (j *Job) View() JobView {
 	v := JobView{Job: *j, Items: copied(func(*JobItem) bool { return true }, j.Running, j.Retrying, j.Failed), AssignedThreadIDs: j.AssignedThreads()}
-	v.Running, v.Retrying, v.Failed = nil, nil, nil
+	v.Running, v.Retrying, v.Failed, v.Threads = nil, nil, nil, nil
 	v.Error = j.Failure()
 	return v
 }
 
-// AssignedThreads are the threads of the items under way.
+// AssignedThreads are the threads that items were given to: those of the items under way,
+// and the last ones before. They stay when the job has ended.
 func (j *Job) AssignedThreads() []string {
-	out := []string{}
+	out := append([]string{}, j.Threads...)
 	for _, item := range j.Running {
-		if item.ThreadID != "" {
+		if item.ThreadID != "" && !slices.Contains(out, item.ThreadID) {
 			out = append(out, item.ThreadID)
 		}
 	}

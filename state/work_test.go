@@ -95,7 +95,7 @@ func TestJobItems(t *testing.T) {
 	if want := (event.JobCounts{Running: 1, Completed: 1, Reported: 1, Failed: 1, Total: 4}); j.Progress != want || len(j.Retrying) != 0 {
 		t.Errorf("progress %+v", j.Progress)
 	}
-	if jobs := st.s.ThreadRead("thread_1").Jobs; len(jobs) != 1 || !slices.Equal(jobs[0].AssignedThreadIDs, []string{"thread_1"}) || len(jobs[0].Items) != 2 {
+	if jobs := st.s.ThreadRead("thread_1").Jobs; len(jobs) != 1 || !slices.Equal(jobs[0].AssignedThreadIDs, []string{"thread_i0", "thread_i1", "thread_i2", "thread_i3", "thread_1"}) || len(jobs[0].Items) != 2 {
 		t.Errorf("jobs %+v", jobs)
 	}
 	st.addFact(event.TypeJobCancelled, job, &event.JobStatusChanged{Status: "cancelled"})

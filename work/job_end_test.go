@@ -78,15 +78,16 @@ func TestGetJobHasWhatAJobIs(t *testing.T) {
 	if rec.Instruction != "Repeat." || rec.MaxRuntimeMs != 3_600_000 || rec.ItemCursor != 2 || string(rec.OutputSchema) != string(schema) || rec.RetryPolicy.MaxAttempts != 2 || string(rec.Metadata) != `{"a":1}` {
 		t.Errorf("the job: %+v", rec.JobSummary)
 	}
-	if !slices.Equal(rec.AssignedThreadIDs, []string{second.ThreadID}) {
-		t.Errorf("threads %v, want %s", rec.AssignedThreadIDs, second.ThreadID)
+	if n := len(rec.AssignedThreadIDs); n != 2 || rec.AssignedThreadIDs[1] != second.ThreadID || rec.AssignedThreadIDs[0] != rec.Items[0].ThreadID {
+		t.Errorf("threads %v, want that of the first item and %s", rec.AssignedThreadIDs, second.ThreadID)
 	}
 	if len(rec.InputRefs) != 1 || k.lines(rec.InputRefs[0])[2]["input"] != "word 2" {
 		t.Errorf("the inputs are behind %v", rec.InputRefs)
 	}
 	must[command.JobRecord](k, &command.CancelJob{JobID: "job_g"})
-	if rec = must[command.JobRecord](k, &command.GetJob{JobID: "job_g"}); rec.AssignedThreadIDs == nil || len(rec.AssignedThreadIDs) != 0 {
-		t.Errorf("a cancelled job has threads: %v", rec.AssignedThreadIDs)
+	threads := rec.AssignedThreadIDs
+	if rec = must[command.JobRecord](k, &command.GetJob{JobID: "job_g"}); !slices.Equal(rec.AssignedThreadIDs, threads) {
+		t.Errorf("the threads of a job that has ended: %v, want %v", rec.AssignedThreadIDs, threads)
 	}
 }
 

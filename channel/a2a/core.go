@@ -80,8 +80,12 @@ func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how s
 		return nil, err
 	}
 	step.DeliveryMechanism = how
+	sessionID := sessionOf(account, contextID)
+	if err := s.enrolPeer(ctx, c, sessionID); err != nil {
+		return nil, err
+	}
 	_, err = s.runCommand(ctx, c, &command.SubmitTurn{
-		SessionID: sessionOf(account, contextID), Create: true, TurnID: turnOf(account, taskID), Input: in, Peer: step,
+		SessionID: sessionID, Create: true, TurnID: turnOf(account, taskID), Input: in, Peer: step,
 	})
 	rec, missing := s.findTaskRecord(ctx, c, taskID)
 	switch {
@@ -93,7 +97,7 @@ func (s *Server) beginTask(ctx context.Context, c *call, m *proto.Message, how s
 	if missing != nil {
 		return nil, missing
 	}
-	return &sent{rec: rec, created: true}, s.enrolPeer(ctx, c, rec)
+	return &sent{rec: rec, created: true}, nil
 }
 
 // peerStep is a peer's step in its own names.
@@ -121,7 +125,7 @@ func (s *Server) goOn(ctx context.Context, c *call, m *proto.Message) (*sent, er
 	if m.ContextID != "" && m.ContextID != rec.RemoteContextID {
 		return nil, badParam("message.contextId", "is not the context of task %s", m.TaskID)
 	}
-	if err := s.enrolPeer(ctx, c, rec); err != nil {
+	if err := s.enrolPeer(ctx, c, rec.SessionID); err != nil {
 		return nil, err
 	}
 	for range 2 {
@@ -293,7 +297,7 @@ func (s *Server) subscribe(ctx context.Context, c *call, req *proto.SubscribeToT
 		return nil, f
 	}
 	if c.role.Allows(command.RoleClient) {
-		st.channelID, err = channelOf(c.caller), s.enrolPeer(ctx, c, rec)
+		st.channelID, err = channelOf(c.caller), s.enrolPeer(ctx, c, rec.SessionID)
 	}
 	return st, err
 }

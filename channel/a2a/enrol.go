@@ -11,16 +11,25 @@ import (
 // peerCapabilities are what every peer of the protocol can do.
 var peerCapabilities = []string{"streaming", "permissions", "artifacts", "task_delegation"}
 
-// enrolPeer makes the channel of a peer known in the session of its task: at its first
-// message, and whenever it comes back after it was gone. A peer that is connected is
-// seen again and nothing else. The channel is opened without a session, because the
-// peers of an account share it over all their contexts.
-func (s *Server) enrolPeer(ctx context.Context, c *call, rec *command.PeerTaskRecord) error {
+// enrolPeer makes the channel of a peer known in the session of its context, which it
+// makes if the context is new: before the first message is linked to a task, and whenever
+// the peer comes back after it was gone. A peer that is connected is seen again and
+// nothing else. The channel is opened without a session, because the peers of an account
+// share it over all their contexts.
+func (s *Server) enrolPeer(ctx context.Context, c *call, sessionID string) error {
 	id := channelOf(c.caller)
-	if here, err := s.joinChannel(ctx, c.caller, id, rec.SessionID); err != nil || here != nil {
+	if here, err := s.joinChannel(ctx, c.caller, id, sessionID); err != nil || here != nil {
 		if here != nil {
 			here.Left("unsubscribed")
 		}
+		return err
+	}
+	oldest, err := s.opt.Runtime.Oldest(ctx, c.caller, sessionID)
+	if err != nil && fault.KindOf(err) == fault.NotFound {
+		oldest = 1
+		_, err = s.runCommand(ctx, c, &command.CreateSession{SessionID: sessionID})
+	}
+	if err != nil {
 		return err
 	}
 	opened, err := channel.ResultOf[command.ConnectChannelResult](s.runCommand(ctx, c, &command.ConnectChannel{
@@ -30,11 +39,11 @@ func (s *Server) enrolPeer(ctx context.Context, c *call, rec *command.PeerTaskRe
 		return err
 	}
 	// What it missed the peer asks for with the task, so its cursor is at the end.
-	_, last, err := s.opt.Runtime.Events(ctx, c.caller, rec.SessionID, newView(rec, s.opt.fixtureOptions).through, 1)
+	_, last, err := s.opt.Runtime.Events(ctx, c.caller, sessionID, oldest-1, 1)
 	if err != nil {
 		return err
 	}
-	_, err = s.runCommand(ctx, c, &command.ReconnectChannel{ChannelID: id, ResumeToken: opened.ResumeToken, SessionID: rec.SessionID, LastSequence: &last})
+	_, err = s.runCommand(ctx, c, &command.ReconnectChannel{ChannelID: id, ResumeToken: opened.ResumeToken, SessionID: sessionID, LastSequence: &last})
 	return err
 }
 

@@ -29,6 +29,9 @@ func TestPeersHaveAChannel(t *testing.T) {
 	if len(list) != 1 || list[0].Status != "connected" || list[0].NativeProtocol != "a2a" || list[0].PeerRole != "peer_agent" {
 		t.Fatalf("channels %+v", list)
 	}
+	if linked, connected := k.facts(session, event.TypeChannelPeerTaskLinked)[0], k.facts(session, event.TypeChannelConnected)[0]; linked.Sequence < connected.Sequence {
+		t.Errorf("the task is linked at %d to a channel that is connected at %d", linked.Sequence, connected.Sequence)
+	}
 	for _, e := range k.facts(session) {
 		if e.ChannelID != "" && e.ChannelID != list[0].ChannelID {
 			t.Errorf("%s names the channel %s", e.Type, e.ChannelID)
@@ -53,6 +56,9 @@ func TestPeersHaveAChannel(t *testing.T) {
 	}
 	// "Use artifact refs for durable output": what the task delivered can be read.
 	a := k.waitFor(session, event.TypeArtifactChanged, nil).Payload.(*event.ArtifactChanged)
+	if done, changed := k.facts(session, event.TypeTaskCompleted)[0], k.facts(session, event.TypeArtifactChanged)[0]; changed.Sequence > done.Sequence || changed.TaskID != done.TaskID {
+		t.Errorf("the artifact of task %s is recorded at %d, the end of %s at %d", changed.TaskID, changed.Sequence, done.TaskID, done.Sequence)
+	}
 	out, err := k.runtime.Port().Output(t.Context(), command.Local(), a.ReadRef)
 	if err != nil {
 		t.Fatal(err)

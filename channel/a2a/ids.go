@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"agentd/command"
+	"agentd/state"
 )
 
 // Ids that a peer doesn't give follow from its account and its message, so that the
@@ -65,7 +66,7 @@ func channelOf(c command.Caller) string {
 }
 
 // artifactOf is the artifact that holds a turn's answer.
-func artifactOf(turnID string) string { return shortID("artifact_a2a_", "artifact", turnID) }
+func artifactOf(turnID string) string { return state.AnswerArtifactID(turnID) }
 
 // random is an id that nothing leads to.
 func random() string {

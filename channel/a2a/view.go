@@ -193,8 +193,8 @@ const maxInlineFile = 4 << 20
 
 // produced makes a deliverable that the work made an artifact.
 func (v *view) produced(e *event.Event, p *event.ArtifactChanged, read reader) error {
-	if p.Change == "deleted" || p.Change == "observed" {
-		return nil
+	if p.Change == "deleted" || p.Change == "observed" || e.ArtifactID == artifactOf(v.peer.TurnID) {
+		return nil // the answer is delivered with the end of the turn
 	}
 	part := &proto.Part{Filename: p.Title, MediaType: p.MediaType}
 	switch {

@@ -162,7 +162,17 @@ func TestAnApprovalBetweenRuntimes(t *testing.T) {
 				if got := k.output(out.ReadRef); got != "it is written" {
 					t.Errorf("stored: %q", got)
 				}
-				link := k.facts(event.TypeChannelPeerTaskLinked)[0].Payload.(*event.PeerTaskLinked)
+				// "A2A alignment": the channel that facts name is one that list_channels
+				// shows, and it is connected before a task is linked to it.
+				linked, connected := k.facts(event.TypeChannelPeerTaskLinked)[0], k.facts(event.TypeChannelConnected)
+				list := runCommand[command.ListChannelsResult](k, &command.ListChannels{SessionID: sess}).Channels
+				if len(connected) != 1 || connected[0].Sequence > linked.Sequence || len(list) != 1 || list[0].ChannelID != linked.ChannelID {
+					t.Errorf("linked at %d to %s; connected %+v, listed %+v", linked.Sequence, linked.ChannelID, connected, list)
+				}
+				k.await(linked.Sequence, func(e *event.Event) bool {
+					return e.Type == event.TypeChannelDisconnected && e.ChannelID == linked.ChannelID
+				})
+				link := linked.Payload.(*event.PeerTaskLinked)
 				rec, err := s.runtime.Do(context.Background(), command.Caller{Account: "us"}, &command.GetPeerTask{
 					PeerTaskKey: command.PeerTaskKey{NativeProtocol: "a2a", RemoteTaskID: link.RemoteTaskID},
 				})

@@ -20,6 +20,9 @@ type Client struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	// enrolling guards the opening of channels.
+	enrolling sync.Mutex
+
 	mu sync.Mutex
 	// early are the tasks that were woken before Start, with their sessions.
 	early map[string]string

@@ -47,6 +47,10 @@ func TestAQuestionIsAnsweredAfterARestart(t *testing.T) {
 	if m := f.messages(); len(m) != 2 || m[1].Parts[0].Text() != "Dutch" {
 		t.Errorf("sent: %s", mustJSON(m))
 	}
+	// The channel to the peer is the same after the restart, and comes back.
+	if connected, back := k.facts(event.TypeChannelConnected), k.facts(event.TypeChannelResumed); len(connected) != 1 || back[len(back)-1].Sequence < asked.Sequence {
+		t.Errorf("%d connections; back at %d, asked at %d", len(connected), back[len(back)-1].Sequence, asked.Sequence)
+	}
 }
 
 // crashed returns a kit that stopped when its message was about to be sent.

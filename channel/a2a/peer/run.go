@@ -34,6 +34,8 @@ type run struct {
 	// w is the task as it was read last, line the open line to its peer.
 	w    *command.PeerWork
 	line *line
+	// stream is the line as a stream of the peer's channel.
+	stream command.ChannelStream
 	// failures counts the tries in a row that failed, interval is the wait before the
 	// next look.
 	failures int
@@ -124,6 +126,7 @@ func (r *run) resetAttempt() {
 }
 
 func (r *run) hangUp() {
+	r.leaveChannel()
 	if r.line != nil {
 		r.line.close()
 		r.line = nil
@@ -132,6 +135,9 @@ func (r *run) hangUp() {
 
 func (r *run) runStep(ctx context.Context, todo step) error {
 	if err := r.dial(ctx); err != nil {
+		return err
+	}
+	if err := r.enrolChannel(ctx); err != nil {
 		return err
 	}
 	switch todo {

@@ -67,6 +67,10 @@ func documented(doc string, o object) object {
 
 // eventSchemas writes one schema a family, complete in itself, and one that
 // joins them.
+// ownSchema labels the schemas of events: what agentd emits is a part of what the
+// standard's profile allows.
+const ownSchema = "agentd's own schema, not the standard's: what agentd emits of these types. The standard's profile requires less, so events of other runtimes need not fit it; check those with agentd conformance check."
+
 func eventSchemas(m *model) (files, error) {
 	out := files{}
 	var branches []any
@@ -82,7 +86,7 @@ func eventSchemas(m *model) (files, error) {
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", schemaBase + "event.schema.json"},
 		{"title", "agentd event"},
-		{"description", "Any event that agentd emits: standard types and extensions."},
+		{"description", "Any event that agentd emits: standard types and extensions. " + ownSchema},
 		{"type", "object"},
 		{"required", []string{"type"}},
 		{"properties", object{{"type", typeIn(m.defs)}}},
@@ -159,6 +163,7 @@ func (m *model) familySchema(name string, family event.Family, defs []event.Def)
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"$id", schemaBase + name},
 		{"title", fmt.Sprintf("agentd %s events", family)},
+		{"description", ownSchema},
 		{"type", "object"},
 		{"required", []string{"type"}},
 		{"properties", object{{"type", typeIn(defs)}}},

@@ -2390,7 +2390,7 @@ export interface JobRecord {
   maxRuntimeMs?: number;
   /** The ordinal of the first item that was not given out yet. */
   itemCursor: number;
-  /** The threads of the items under way. */
+  /** The threads that items were given to: those of the items under way, and the last 50 before. They stay when the job has ended. */
   assignedThreadIds: string[];
   /** The caller's own. */
   metadata?: { [key: string]: Json };
