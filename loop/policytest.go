@@ -75,7 +75,7 @@ func (t *policyTest) session(ctx context.Context, id string) error {
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "the facts of session %s can't be read", id)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, t.l.opt.Store, rec.Data)
 		if err == nil {
 			err = r.compareFact(e)
 		}
