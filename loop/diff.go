@@ -151,7 +151,7 @@ func (c *changesRead) read(ctx context.Context) error {
 		if !changesFiles(e.Type) {
 			continue
 		}
-		if err := e.DecodePayload(payload); err != nil {
+		if err := store.DecodeFactPayload(ctx, c.l.opt.Store, e, payload); err != nil {
 			return fault.Wrap(fault.Internal, err, "a fact can't be read")
 		}
 		if err := c.record(ctx, e); err != nil {
@@ -288,7 +288,7 @@ func (c *changesRead) later(ctx context.Context) iter.Seq2[event.FileChange, err
 			if !changesFiles(e.Type) {
 				continue
 			}
-			if err := e.DecodePayload(payload); err != nil {
+			if err := store.DecodeFactPayload(ctx, c.l.opt.Store, e, payload); err != nil {
 				yield(event.FileChange{}, err)
 				return
 			}

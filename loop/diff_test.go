@@ -3,6 +3,7 @@ package loop_test
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -190,6 +191,29 @@ func TestPolicyIsTestedOnThePast(t *testing.T) {
 	runtimetest.Refused(k, &command.TestPolicy{Rules: []event.PolicyRule{{Decision: "perhaps", Tool: "shell"}}}, fault.InvalidParams)
 	if n := len(k.Facts("sess_a")); n != before {
 		t.Errorf("%d facts, were %d", n, before)
+	}
+}
+
+// TestPolicyTestsAreBounded: a test ends after so many comparisons of decisions and rules,
+// however many there are, and says so.
+func TestPolicyTestsAreBounded(t *testing.T) {
+	var calls []script.Tool
+	for range 150 {
+		calls = append(calls, script.Tool{Name: "list_files", Arguments: map[string]any{"path": "."}})
+	}
+	k := runtimetest.NewWith(t, runtimetest.InMode("auto"), script.Answer{Tools: calls}, runtimetest.Says("done"))
+	k.Completes(k.Submit("sess_a", "look"))
+	rules := make([]event.PolicyRule, 9_999)
+	for i := range rules {
+		rules[i] = event.PolicyRule{Decision: "deny", Tool: "shell", Match: "x" + strconv.Itoa(i)}
+	}
+	few := runtimetest.Do[command.TestPolicyResult](k, &command.TestPolicy{Rules: rules[:100]})
+	if few.Total != 150 || few.Truncated {
+		t.Errorf("few rules: %+v", few)
+	}
+	many := runtimetest.Do[command.TestPolicyResult](k, &command.TestPolicy{Rules: rules})
+	if many.Total != 100 || !many.Truncated {
+		t.Errorf("many rules: %+v", many)
 	}
 }
 

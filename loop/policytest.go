@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	// maxReconsidered bounds the decisions that one test_policy decides again.
+	// maxReconsidered bounds the decisions that one test_policy decides again, and
+	// maxCompared how many rules they are held against, all together: it is what a test
+	// costs.
 	maxReconsidered = 100_000
+	maxCompared     = 1_000_000
 	// maxShownArgs bounds the arguments that are shown of a call.
 	maxShownArgs = 1024
 )
@@ -42,7 +45,7 @@ func (l *Loop) testPolicy(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	for _, id := range sessions {
-		if test.res.Truncated = test.res.Total >= maxReconsidered; test.res.Truncated {
+		if test.res.Truncated {
 			break
 		}
 		if err := test.session(ctx, id); err != nil {
@@ -58,7 +61,9 @@ type policyTest struct {
 	l      *Loop
 	policy permission.Policy
 	limit  int
-	res    *command.TestPolicyResult
+	// compared counts the rules that decisions were held against.
+	compared int
+	res      *command.TestPolicyResult
 }
 
 // session decides the calls of one session again.
@@ -75,12 +80,15 @@ func (t *policyTest) session(ctx context.Context, id string) error {
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "the facts of session %s can't be read", id)
 		}
-		e, err := event.Decode(rec.Data)
+		e, err := store.DecodeFact(ctx, t.l.opt.Store, rec.Data)
 		if err == nil {
 			err = r.compareFact(e)
 		}
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "fact %d of session %s can't be read", rec.Sequence, id)
+		}
+		if t.res.Truncated {
+			return nil
 		}
 	}
 	return nil
@@ -125,7 +133,12 @@ func (r *pastDecisions) root() string { return r.l.Configuration().rootOf(r.fold
 // follows from an approval of this very call, and what was only asked and not done, is
 // left out.
 func (r *pastDecisions) reconsider(e *event.Event, p *event.PermissionEvaluated) {
-	if p.DecisionSource == "human" || e.ToolCallID == "" || e.ToolCallID == event.NotApplicable || r.res.Total >= maxReconsidered {
+	if p.DecisionSource == "human" || e.ToolCallID == "" || e.ToolCallID == event.NotApplicable {
+		return
+	}
+	own := r.ownRules()
+	if r.compared += 1 + len(r.policy.Rules) + len(own); r.res.Total >= maxReconsidered || r.compared > maxCompared {
+		r.res.Truncated = true
 		return
 	}
 	info, known := r.tools[p.ToolName]
@@ -142,7 +155,7 @@ func (r *pastDecisions) reconsider(e *event.Event, p *event.PermissionEvaluated)
 		q.Hook = &permission.Opinion{Decision: p.Decision, Reason: p.DecisionReason}
 	}
 	policy := r.policy
-	policy.Rules = append(slices.Clone(policy.Rules), r.ownRules()...)
+	policy.Rules = append(slices.Clone(policy.Rules), own...)
 	if policy.Rules == nil {
 		policy.Rules = []event.PolicyRule{}
 	}

@@ -15,6 +15,8 @@ type ruleMatcher struct {
 	q      *Question
 	f      *facts
 	allows []*rule
+	// costly says why the call isn't matched; empty if it is.
+	costly string
 	// files is made for the first rule about files.
 	files *fileMatcher
 }
@@ -27,6 +29,8 @@ func (h *ruleMatcher) matchRule(r *rule) (verdict, string) {
 		return may, "this call: its pattern of tools is broken"
 	case here && r.coversKind(h.f.kind):
 		return matches, h.q.Tool.ToolName
+	case h.costly != "" && r.concerns(h.q, h.f):
+		return may, "this call: " + h.costly
 	case h.f.kind == kindShell && h.f.line != nil:
 		return h.matchShell(r, here)
 	case !here:
@@ -210,7 +214,7 @@ func (h *ruleMatcher) cover() []finding {
 			used = append(used, finding{r, h.q.Tool.ToolName})
 		}
 	}
-	if len(used) > 0 || h.f.unclear != "" {
+	if len(used) > 0 || h.f.unclear != "" || h.costly != "" {
 		return used
 	}
 	if h.f.kind == kindShell {

@@ -196,7 +196,7 @@ func matchRules(q *Question, f *facts) *ruling {
 			allows = append(allows, r)
 		}
 	}
-	h := ruleMatcher{q: q, f: f, allows: allows}
+	h := ruleMatcher{q: q, f: f, allows: allows, costly: matchingCost(q, f, rules)}
 	for i := range rules {
 		r := &rules[i]
 		if r.Decision == Allow {

@@ -98,6 +98,11 @@ func TestToolNamesAreWrittenOnce(t *testing.T) {
 	report(t, checkToolNames(packagesOf(t, fsys), importTable), nil)
 }
 
+func TestFactsAreReadWhole(t *testing.T) {
+	_, fsys, _ := repository(t)
+	report(t, checkWholeFacts(packagesOf(t, fsys), factReaders, shortPayloads), nil)
+}
+
 func TestDependencies(t *testing.T) {
 	root, fsys, _ := repository(t)
 	required, err := readRequirements(root)

@@ -199,3 +199,11 @@ func TestRuleForToolNames(t *testing.T) {
 	})), smallTable)
 	expect(t, found, "cmd/x/a.go:7:21: the name of the tool shell", "top/a.go:7:21: the name of the tool shell")
 }
+
+func TestRuleForWholeFacts(t *testing.T) {
+	code := "package p\n\nfunc f() {\n\tevent.Decode(d)\n\te.DecodePayload(p)\n\tjson.Decode(d)\n\tstore.DecodeFact(d)\n}\n"
+	found := checkWholeFacts(packagesOf(t, tree(map[string]string{
+		"loop/a.go": code, "loop/b.go": code, "loop/a_test.go": code, "server/a.go": code,
+	})), []string{"loop"}, map[string]string{"loop/b.go": "why", "loop/c.go": "why"})
+	expect(t, found, "loop/a.go:4:2: decodes what", "loop/a.go:5:2: decodes what", "loop/c.go: is exempt")
+}
