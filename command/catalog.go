@@ -51,6 +51,9 @@ type Def struct {
 	// Waits says that the command only waits for most of its time: among the bounds
 	// of a server it counts as a stream, so that it doesn't block reads.
 	Waits bool
+	// ShowsSecret says that the result has a secret that isn't shown again. Such an
+	// answer isn't compressed, because its length would tell something of the secret.
+	ShowsSecret bool
 	// Scope is the least role that may call the command; see [Need].
 	Scope Role
 	// Available is false for a command that this release doesn't carry out yet: it
