@@ -72,6 +72,9 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 	limited := withDeadline(ctx, s.opt.CommandTimeout)
 	defer limited.end()
 	ctx = limited
+	if q.authorization != "" && !q.forwarded {
+		ctx = command.WithForwarder(ctx, s.forwarderOf(q))
+	}
 	value, err := s.backend.Do(ctx, q.caller, p)
 	if to := q.forwardable(err); to != "" {
 		return s.forwardCommand(ctx, q, to, d, body, err)
