@@ -81,21 +81,28 @@ func New(base string, opt *Options) (*Client, error) {
 	u.RawQuery, u.Fragment, u.User = "", "", nil
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	c.base = u
-	if c.http, err = httpClient(&c.opt); err != nil {
+	if c.http, err = httpClient(u, &c.opt); err != nil {
 		return nil, err
 	}
 	setDefaults(&c.opt)
 	return c, nil
 }
 
-func httpClient(opt *Options) (*http.Client, error) {
+// onThisMachine reports whether a server's answers never leave the machine, where
+// compressing them costs more than it spares.
+func onThisMachine(u *url.URL, opt *Options) bool {
+	address := net.ParseIP(u.Hostname())
+	return opt.UnixSocket != "" || u.Hostname() == "localhost" || address.IsLoopback()
+}
+
+func httpClient(u *url.URL, opt *Options) (*http.Client, error) {
 	switch {
 	case opt.UnixSocket != "" && opt.HTTPClient != nil:
 		return nil, errors.New("client: set either UnixSocket or HTTPClient, not both")
 	case opt.HTTPClient != nil:
 		return opt.HTTPClient, nil
 	}
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true, DisableCompression: onThisMachine(u, opt)}
 	if socket := opt.UnixSocket; socket != "" {
 		t.Proxy = nil
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -51,6 +51,9 @@ type Def struct {
 	// Waits says that the command only waits for most of its time: among the bounds
 	// of a server it counts as a stream, so that it doesn't block reads.
 	Waits bool
+	// ShowsSecret says that the result has a secret that isn't shown again. Such an
+	// answer isn't compressed, because its length would tell something of the secret.
+	ShowsSecret bool
 	// Scope is the least role that may call the command; see [Need].
 	Scope Role
 	// Available is false for a command that this release doesn't carry out yet: it
@@ -94,7 +97,7 @@ var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
 		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(), peerDefs(), peerWorkDefs(),
-		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(), diffDefs(),
+		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(), diffDefs(), bulkDefs(),
 	)
 })
 

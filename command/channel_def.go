@@ -5,7 +5,7 @@ func channelDefs() []Def {
 	return []Def{
 		{
 			Name: "connect_channel", Noun: "channel", Form: formOf[ConnectChannel, ConnectChannelResult](),
-			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
+			Mutates: true, ShowsSecret: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Opens a channel for a remote peer.",
 			Doc:     "The resume token is not stored, only its hash is; it comes back with a repetition of the same command. The peer follows its sessions over the ordinary streams with channelId; a stream that closes, or silence, disconnects the channel, and what it asked for goes on. Tools are offered to the model in the sessions that the channel follows while it is connected; a call is an action of type client_tool, answered with respond_action and decision submit.",
 			Example: `{"transport":"websocket","peerRole":"client","sessionId":"sess_docs"}`,

@@ -11,6 +11,7 @@ import (
 var enums = map[string]string{
 	"actionAnswer":        "allow deny cancel submit",
 	"actionStatus":        "pending resolved expired",
+	"approvalAnswer":      "allow deny cancel",
 	"approvalDecision":    "allow deny timeout cancel",
 	"approvalScope":       "once session",
 	"attemptWorker":       "runtime external peer",

@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +32,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	q.caller.Answer = &q.answer
+	keepSecret(w, d.ShowsSecret)
 	result, err := s.runCommand(r.Context(), q, d, body)
 	if err != nil {
 		return err
@@ -72,6 +72,9 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 	limited := withDeadline(ctx, s.opt.CommandTimeout)
 	defer limited.end()
 	ctx = limited
+	if q.authorization != "" && !q.forwarded {
+		ctx = command.WithForwarder(ctx, s.forwarderOf(q))
+	}
 	value, err := s.backend.Do(ctx, q.caller, p)
 	if to := q.forwardable(err); to != "" {
 		return s.forwardCommand(ctx, q, to, d, body, err)
@@ -173,10 +176,7 @@ func writeJSON(w http.ResponseWriter, body []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
-	w.WriteHeader(http.StatusOK)
-	_, err := w.Write(append(body, '\n')) //nolint:gosec // JSON, and nosniff is set
-	return ignoreGone(err)
+	return writeBody(w, http.StatusOK, append(body, '\n'))
 }
 
 // ignoreGone drops an error of writing an answer: the client went away or was

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"agentd/fault"
@@ -51,17 +50,19 @@ func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request, q *request)
 // writeDocument sends a document, or 304 to a client that has it.
 func writeDocument(w http.ResponseWriter, r *http.Request, doc Document) error {
 	sum := sha256.Sum256(doc.Data)
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	name := base64.RawURLEncoding.EncodeToString(sum[:12])
+	if c := codingFor(w, len(doc.Data)); c != "" {
+		name += "-" + string(c) // other bytes have another tag
+	}
+	tag := `"` + name + `"`
 	h := w.Header()
 	h.Set("Content-Type", doc.MediaType)
 	h.Set("ETag", tag)
 	h.Set("Cache-Control", "no-cache")
 	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, tag) {
+		h.Add("Vary", "Accept-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	h.Set("Content-Length", strconv.Itoa(len(doc.Data)))
-	w.WriteHeader(http.StatusOK)
-	_, err := w.Write(doc.Data)
-	return ignoreGone(err)
+	return writeBody(w, http.StatusOK, doc.Data)
 }

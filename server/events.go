@@ -158,8 +158,7 @@ func writeCloudEvents(w http.ResponseWriter, body []byte, link string) error {
 	}
 	w.Header().Set("Content-Type", transfer.CloudEventsType)
 	w.Header().Set("Cache-Control", "no-store")
-	_, err := w.Write(body) //nolint:gosec // JSON, and nosniff is set
-	return ignoreGone(err)
+	return writeBody(w, http.StatusOK, body)
 }
 
 // acceptsSSE reports whether a client asks for a stream.

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -51,6 +52,23 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 		return nil, p.Err()
 	}
 	return nil, why
+}
+
+// forwarderOf has parts of a command carried out by other nodes, with the caller's own
+// token.
+func (s *Server) forwarderOf(q *request) command.Forwarder {
+	return func(ctx context.Context, p command.Params, why error) (json.RawMessage, error) {
+		d, known := command.Lookup(p.Command())
+		to := q.forwardable(why)
+		if !known || to == "" {
+			return nil, why
+		}
+		body, err := json.Marshal(p)
+		if err != nil {
+			return nil, errors.Join(why, err)
+		}
+		return s.forwardCommand(ctx, q, to, d, body, why)
+	}
 }
 
 // forwardRead passes a reading request on and the answer back as it comes.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime"
 	rtmetrics "runtime/metrics"
@@ -169,8 +168,7 @@ type metrics struct {
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ *request) error {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_, err := io.WriteString(w, s.exposition(r.Context()))
-	return ignoreGone(err)
+	return writeBody(w, http.StatusOK, []byte(s.exposition(r.Context())))
 }
 
 // exposition returns all figures.

@@ -45,10 +45,7 @@ func writeProblem(w http.ResponseWriter, err error, requestID string) {
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="agentd"`)
 	}
-	body := append(problemJSON(p), '\n')
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // a client that went away needs no answer
+	_ = writeBody(w, p.Status, append(problemJSON(p), '\n')) // a client that went away needs no answer
 }
 
 // WriteProblem answers a request of a [Mount] with an error, as the server's own

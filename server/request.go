@@ -47,6 +47,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{id: s.requestID(r), template: "other"}
 	rec := &recorder{ResponseWriter: w}
 	rec.timeout.Store(int64(s.opt.WriteTimeout))
+	rec.coding, rec.mustCode = acceptedCoding(r.Header)
 	if r.ProtoMajor > 1 {
 		rec.patience = s.conns.patience
 		s.conns.add(rec)
@@ -247,6 +248,12 @@ type recorder struct {
 	patience time.Duration
 	status   int
 	bytes    int64
+	// coding is how whole answers are compressed; mustCode says that the client refuses
+	// others.
+	coding   coding
+	mustCode bool
+	// secret says that the answer shows a secret; see [keepSecret].
+	secret bool
 	// begun, if set, is called when the answer begins.
 	begun func()
 }

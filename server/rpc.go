@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync/atomic"
 
 	"agentd/command"
 	"agentd/internal/wire"
@@ -18,6 +19,8 @@ type rpc struct {
 	s     *Server
 	q     *request
 	extra methods
+	// secret is set when an answer shows a secret.
+	secret atomic.Bool
 }
 
 // handle carries out one message or batch and returns the answer, nil if none is
@@ -76,6 +79,9 @@ func (c *rpc) call(ctx context.Context, held *answerCharge, r *wire.RPCRequest) 
 		if !ok {
 			return nil, nil, wire.MethodNotFound(r.Method)
 		}
+		if d.ShowsSecret {
+			c.secret.Store(true)
+		}
 		if err = permit(c.q.login.Role, d.Scope, d.Name); err == nil {
 			result, err = c.s.runCommand(ctx, c.q, d, r.Params)
 		}
@@ -107,7 +113,9 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, q *request) er
 	}
 	held := s.chargeFor(q)
 	defer held.release()
-	answer, _ := (&rpc{s: s, q: q}).handle(r.Context(), held, body)
+	c := &rpc{s: s, q: q}
+	answer, _ := c.handle(r.Context(), held, body)
+	keepSecret(w, c.secret.Load())
 	if answer == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return nil

@@ -62,7 +62,9 @@ func New(b Backend, opt *Options) *Server {
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
 	s.routes = s.routeTable()
-	s.nodes = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: func(*http.Request, []*http.Request) error {
+	between := http.DefaultTransport.(*http.Transport).Clone()
+	between.DisableCompression = true // an answer is compressed once, for the client
+	s.nodes = &http.Client{Transport: between, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a token goes to the node and nowhere else
 	}}
 	return s

@@ -104,22 +104,23 @@ func (a *app) approveCommand() *cobra.Command {
 	var input, mode, credential string
 	var holds time.Duration
 	cmd := &cobra.Command{
-		Use:   "approve ACTION",
-		Short: "Answer an action: allow it, or give the input that it asks for",
+		Use:   "approve ACTION...",
+		Short: "Answer actions: allow them, or give the input that one asks for",
 		Long: `Answers an action. Without --input the answer is "allow"; with --input it is
 "submit" with that value: JSON, or a text. A plan is approved with the permission
 mode that it is carried out in (--mode). A credential is given as a reference
 (--credential env:NAME or file:/path), never as the credential itself. Giving the
-same answer twice is fine; a different one fails.
+same answer twice is fine; a different one fails. Several actions are allowed one
+by one: what fails is shown and doesn't keep the others from being answered.
 
-Exit codes: 0 answered, 1 failed, 2 usage.`,
+Exit codes: 0 answered, 1 one or more failed, 2 usage.`,
 		Example: `  agentd approve action_01
   agentd approve --scope session action_01
   agentd approve --scope session --for 30m action_01
   agentd approve --mode auto action_01
   agentd approve --credential env:GITHUB_TOKEN action_01
   agentd approve --input '{"colour":"blue"}' action_01`,
-		Args: args(cobra.ExactArgs(1)),
+		Args: args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.ActionID, p.Decision = given[0], "allow"
 			flags := cmd.Flags()
@@ -128,6 +129,12 @@ Exit codes: 0 answered, 1 failed, 2 usage.`,
 			}
 			if err := grantFor(p, holds, flags.Changed("for")); err != nil {
 				return err
+			}
+			if len(given) > 1 {
+				if flags.Changed("input") || flags.Changed("credential") || flags.Changed("mode") {
+					return usagef("--input, --credential and --mode answer one action; give one ACTION, or leave them out")
+				}
+				return a.respondAll(cmd, p, given)
 			}
 			switch {
 			case flags.Changed("input"):
@@ -167,14 +174,17 @@ func (a *app) denyCommand() *cobra.Command {
 	p := &command.RespondAction{}
 	var cancel bool
 	cmd := &cobra.Command{
-		Use:     "deny ACTION",
-		Short:   "Answer an action: deny it",
-		Long:    "Denies an action, or with --cancel gives no answer to a question. A plan goes back\nto the agent with the reason as the comment. The same answer twice is fine,\nanother one fails.\n\nExit codes: 0 answered, 1 failed, 2 usage.",
-		Example: "  agentd deny action_01\n  agentd deny --reason \"not on a Friday\" action_01\n  agentd deny --reason \"a test is missing\" action_02",
-		Args:    args(cobra.ExactArgs(1)),
+		Use:     "deny ACTION...",
+		Short:   "Answer actions: deny them",
+		Long:    "Denies an action, or with --cancel gives no answer to a question. A plan goes back\nto the agent with the reason as the comment. The same answer twice is fine,\nanother one fails. Several actions are denied one by one: what fails is shown and\ndoesn't keep the others from being answered.\n\nExit codes: 0 answered, 1 one or more failed, 2 usage.",
+		Example: "  agentd deny action_01\n  agentd deny --reason \"not on a Friday\" action_01\n  agentd deny --reason \"a test is missing\" action_02\n  agentd deny action_01 action_02",
+		Args:    args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if p.ActionID, p.Decision = given[0], "deny"; cancel {
 				p.Decision = "cancel"
+			}
+			if len(given) > 1 {
+				return a.respondAll(cmd, p, given)
 			}
 			return a.respond(cmd, p)
 		},

@@ -68,7 +68,7 @@ func dialNote(dir string, n *serverNote) (*remoteFacts, error) {
 }
 
 func newRemote(base, socket, token string, t *tls.Config) (*remoteFacts, error) {
-	transport := &http.Transport{TLSClientConfig: t, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	transport := &http.Transport{TLSClientConfig: t, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, DisableCompression: onThisMachine(base)}
 	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer

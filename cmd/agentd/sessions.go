@@ -46,7 +46,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.Order, "order", "", "asc or desc (default asc for title, else desc)")
 	addPageFlags(cmd, &p.Page)
 	cmd.Flags().BoolVar(&all, "all", false, "all pages")
-	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand(), a.sessionsUpdateCommand(), a.sessionsDeleteCommand())
+	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand(), a.sessionsUpdateCommand(), a.sessionsArchiveCommand(), a.sessionsDeleteCommand())
 	return a.withDataFlags(cmd)
 }
 

@@ -1775,6 +1775,92 @@ export interface GetDiffParams {
   toSequence?: number;
 }
 
+/** Stops several turns. */
+export interface InterruptTurnsParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The turns to stop, running or queued. */
+  turns?: TurnTarget[];
+  /** sessionIds stops the running turn of the main thread of each of these sessions. */
+  sessionIds?: string[];
+  /** Filter stops the running turn of the main thread of each session that it keeps and that has unfinished work. */
+  filter?: SessionFilter;
+  /** Reason for people. */
+  reason?: string;
+  /** Queue says what becomes of the turns that wait: keep (default) or clear. */
+  queue?: "keep" | "clear";
+}
+
+/** Names a turn. */
+export interface TurnTarget {
+  /** sessionId of the turn. */
+  sessionId: string;
+  /** threadId of the turn; the session's main thread if absent. */
+  threadId?: string;
+  /** The turn to stop; the running one if absent. */
+  turnId?: string;
+}
+
+/** Chooses sessions for a bulk command, as list_sessions does. An empty one chooses all that the caller may see and that aren't archived. */
+export interface SessionFilter {
+  /** Query keeps the sessions whose id, title, workspace or tags contain it. */
+  query?: string;
+  /** Status keeps the sessions whose main thread has it. */
+  status?: "idle" | "queued" | "running" | "blocked" | "completed" | "failed" | "cancelled" | "stale" | "unknown";
+  /** Workspace keeps the sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the sessions of an account. */
+  account?: string;
+  /** Tags keeps the sessions that have all of them. */
+  tags?: string[];
+  /** Pinned keeps the sessions that are pinned, or with false those that are not. */
+  pinned?: boolean;
+  /** From keeps the sessions that were active at or after this time. */
+  from?: string;
+  /** To keeps the sessions that were last active before this time. */
+  to?: string;
+}
+
+/** Answers several actions alike. */
+export interface RespondActionsParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The actions to answer. */
+  actionIds?: string[];
+  /** Filter answers the pending actions that it keeps and that offer the decision. */
+  filter?: ActionFilter;
+  /** Decision that each gets. */
+  decision: "allow" | "deny" | "cancel";
+  /** Scope of an allow: once (default) or session. */
+  scope?: "once" | "session";
+  /** How long an allow for the session holds; as long as the session if absent. */
+  expiresInMs?: number;
+  /** Reason for people. */
+  reason?: string;
+}
+
+/** Chooses pending actions for a bulk command. An empty one chooses all that the caller may see. */
+export interface ActionFilter {
+  /** sessionId keeps the actions of one session. */
+  sessionId?: string;
+  /** actionType keeps the actions of that type. */
+  actionType?: string;
+  /** toolName keeps the actions about calls of that tool. */
+  toolName?: string;
+}
+
+/** Archives several sessions, or brings them back. */
+export interface ArchiveSessionsParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The sessions. */
+  sessionIds?: string[];
+  /** Filter archives the sessions that it keeps. */
+  filter?: SessionFilter;
+  /** Archived false brings the sessions back; default true. */
+  archived?: boolean;
+}
+
 /** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
@@ -3146,6 +3232,82 @@ export interface ChangedFile {
   note?: string;
 }
 
+/** Says what became of each. */
+export interface InterruptTurnsResult {
+  /** Done counts what was carried out. */
+  done: number;
+  /** Failed counts what was not; each says why. */
+  failed: number;
+  /** Remaining counts what the filter also chose and what was more than is done at a time; call again for the rest, with another idempotency key. */
+  remaining: number;
+  /** In the order that was given, or newest session first. */
+  results: InterruptedTurn[];
+}
+
+/** What became of one turn. */
+export interface InterruptedTurn {
+  /** sessionId of the turn. */
+  sessionId: string;
+  /** turnId that was stopped, or that was asked for. */
+  turnId?: string;
+  /** False where nothing was there to stop. */
+  interrupted: boolean;
+  /** Error says why it failed; absent if it didn't. */
+  error?: BulkError;
+}
+
+/** Says why one of several wasn't done. */
+export interface BulkError {
+  /** The code that the command for one would answer with. */
+  code: string;
+  /** Detail says what is wrong, for people. */
+  detail: string;
+}
+
+/** Says what became of each. */
+export interface RespondActionsResult {
+  /** Done counts what was carried out. */
+  done: number;
+  /** Failed counts what was not; each says why. */
+  failed: number;
+  /** Remaining counts what the filter also chose and what was more than is done at a time; call again for the rest, with another idempotency key. */
+  remaining: number;
+  /** In the order of the ids that were given, or oldest first. */
+  results: RespondedAction[];
+}
+
+/** What became of one action. */
+export interface RespondedAction {
+  /** The action's id. */
+  actionId: string;
+  /** Status of the action after the answer; absent if it failed. */
+  status?: "pending" | "resolved" | "expired";
+  /** Error says why it failed; absent if it didn't. */
+  error?: BulkError;
+}
+
+/** Says what became of each. */
+export interface ArchiveSessionsResult {
+  /** Done counts what was carried out. */
+  done: number;
+  /** Failed counts what was not; each says why. */
+  failed: number;
+  /** Remaining counts what the filter also chose and what was more than is done at a time; call again for the rest, with another idempotency key. */
+  remaining: number;
+  /** In the order of the ids that were given, or newest first. */
+  results: ArchivedSession[];
+}
+
+/** What became of one session. */
+export interface ArchivedSession {
+  /** The session's id. */
+  sessionId: string;
+  /** Whether the session is archived now; absent if that failed. */
+  archived?: boolean;
+  /** Error says why it failed; absent if it didn't. */
+  error?: BulkError;
+}
+
 /** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
   /** A short line for people, the same for every error of the code. */
@@ -3344,6 +3506,12 @@ export interface Commands {
   get_quotas: { params: GetQuotasParams; result: GetQuotasResult };
   /** Returns what a turn, a tool call or a range of events changed in the workspace, as a unified diff. */
   get_diff: { params: GetDiffParams; result: GetDiffResult };
+  /** Stops several turns. */
+  interrupt_turns: { params: InterruptTurnsParams; result: InterruptTurnsResult };
+  /** Approves or denies several actions. */
+  respond_actions: { params: RespondActionsParams; result: RespondActionsResult };
+  /** Archives several sessions, or brings them back. */
+  archive_sessions: { params: ArchiveSessionsParams; result: ArchiveSessionsResult };
 }
 
 /** The name of a command. */
