@@ -137,7 +137,7 @@ type RespondActions struct {
 	// Filter answers the pending actions that it keeps and that offer the decision.
 	Filter *ActionFilter `json:"filter,omitempty"`
 	// Decision that each gets.
-	Decision string `json:"decision" enum:"@approvalAnswer"`
+	Decision string `json:"decision" enum:"@permissionAnswer"`
 	// Scope of an allow: once (default) or session.
 	Scope string `json:"scope,omitempty" enum:"@approvalScope"`
 	// ExpiresInMs is how long an allow for the session holds; as long as the session if

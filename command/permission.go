@@ -43,7 +43,7 @@ type ResolvePermission struct {
 	// ActionID is the action that waits.
 	ActionID string `json:"actionId" check:"id"`
 	// Decision of the host's policy.
-	Decision string `json:"decision" enum:"@approvalAnswer"`
+	Decision string `json:"decision" enum:"@permissionAnswer"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty" max:"10000"`
 	// ChannelID is the channel that the answer comes through, if it does.

@@ -162,3 +162,13 @@ func TestSchemaVersion(t *testing.T) {
 		t.Errorf("turn.steered has schema version %q", got)
 	}
 }
+
+// TestEndsTask: the types that end a task are in the catalogue, and no others end one.
+func TestEndsTask(t *testing.T) {
+	ends := []event.Type{event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost}
+	for _, d := range event.Catalog() {
+		if d.Type.EndsTask() != slices.Contains(ends, d.Type) {
+			t.Errorf("%s ends a task: %v", d.Type, d.Type.EndsTask())
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 var enums = map[string]string{
 	"actionAnswer":        "allow deny cancel submit",
 	"actionStatus":        "pending resolved expired",
-	"approvalAnswer":      "allow deny cancel",
 	"approvalDecision":    "allow deny timeout cancel",
 	"approvalScope":       "once session",
 	"attemptWorker":       "runtime external peer",
@@ -36,6 +35,7 @@ var enums = map[string]string{
 	"overlappingRuns":     "skip queue allow",
 	"peerRole":            "client host worker remote_runtime peer_agent tool_server",
 	"peerTaskStatus":      "running idle waiting_input waiting_permission completed_unreconciled completed failed cancelled rejected missing unreachable unknown",
+	"permissionAnswer":    "allow deny cancel",
 	"permissionMode":      "default untrusted on_request on_failure never plan bypass auto",
 	"policyOrigin":        "configuration stored",
 	"queueAfterInterrupt": "keep clear",

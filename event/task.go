@@ -293,3 +293,13 @@ type TaskAttemptFailed struct {
 	DurationMs        int64        `json:"durationMs,omitempty"`
 	Late              bool         `json:"late,omitempty"`
 }
+
+// EndsTask reports whether a fact of this type ends a task. A task that was lost or failed
+// may be tried again, which other facts say.
+func (t Type) EndsTask() bool {
+	switch t { //nolint:exhaustive // the rest ends no task
+	case "task.completed", "task.failed", "task.cancelled", "task.timed_out", "task.lost": // the constants are generated
+		return true
+	}
+	return false
+}

@@ -80,7 +80,7 @@ func (r *toolRun) emitAction(tx *session.Tx, kind, why string, d *permission.Dec
 		ToolName: r.request.ToolName, ActionID: actionID, Reason: why, RuleRefs: p.RuleRefs, AskedOf: "human", SubagentID: r.scope.SubagentID,
 	}})
 	a := &event.ActionRequired{
-		ActionType: kind, Prompt: r.actionPrompt(), Decisions: []string{"allow", "deny", "cancel"}, Scope: p.Scope,
+		ActionType: kind, Prompt: r.actionPrompt(), Decisions: permissionAnswers(), Scope: p.Scope,
 		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
 		OnceOnly: !d.SessionScope,
 	}
@@ -108,3 +108,7 @@ func (r *toolRun) actionPrompt() string {
 	}
 	return "Allow " + r.request.ToolName + " " + tool.Preview(string(clean), 300) + "?"
 }
+
+// permissionAnswers are the answers that a request for permission offers, which
+// resolve_permission takes.
+func permissionAnswers() []string { return event.EnumValues("@permissionAnswer") }

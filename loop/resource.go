@@ -19,7 +19,7 @@ func (l *Loop) askResume(tx *session.Tx, t *state.Thread) {
 		mend = "raise the quota of the account at provider " + c.Provider + ", or wait until it is renewed"
 	}
 	p := &event.ActionRequired{
-		ActionType: state.ActionResume, Decisions: []string{"allow", "deny", "cancel"}, Reason: c.ErrorCategory + ": " + c.Message,
+		ActionType: state.ActionResume, Decisions: permissionAnswers(), Reason: c.ErrorCategory + ": " + c.Message,
 		Prompt: "Ask " + c.Provider + "/" + c.Model + " again? It refused: " + clip.Text(c.Message, 500) + ". First " + mend + "; to deny ends the turn.",
 	}
 	if after := l.opt.ActionTimeout; after > 0 {

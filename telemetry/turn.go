@@ -133,8 +133,7 @@ func (p *Projector) endAbandoned(e *event.Event, t *turn) {
 }
 
 func (p *Projector) taskStatus(e *event.Event) {
-	switch e.Type { //nolint:exhaustive // only the ends of a task matter
-	case event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost, event.TypeTaskArchived:
+	if e.Type.EndsTask() || e.Type == event.TypeTaskArchived {
 		delete(p.kinds, e.TaskID)
 	}
 }

@@ -61,11 +61,10 @@ func cronConcerns(e *event.Event) bool {
 	switch e.Type { //nolint:exhaustive // the rest says nothing of schedules
 	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed:
 		return true
-	case event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled,
-		event.TypeTaskCompleted, event.TypeTaskFailed, event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskLost:
-		return scheduleOf(orElse(e.JobID, e.TaskID)) != ""
+	case event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
+		return scheduleOf(e.JobID) != ""
 	}
-	return false
+	return e.Type.EndsTask() && scheduleOf(orElse(e.JobID, e.TaskID)) != ""
 }
 
 // recoverSchedules watches a session's schedules again after a restart.

@@ -53,11 +53,10 @@ func (w *Work) delegateChild(tx *session.Tx, b *birth, spawned *event.SubagentSp
 // stands.
 func peerChildConcerns(t event.Type) bool {
 	switch t { //nolint:exhaustive // the rest says nothing of them
-	case event.TypeTaskWaiting, event.TypeTaskBlocked, event.TypeTaskResumed, event.TypeTaskStarted, event.TypeTaskCompleted,
-		event.TypeTaskFailed, event.TypeTaskLost, event.TypeTaskTimedOut, event.TypeTaskCancelled:
+	case event.TypeTaskWaiting, event.TypeTaskBlocked, event.TypeTaskResumed, event.TypeTaskStarted:
 		return true
 	}
-	return false
+	return t.EndsTask()
 }
 
 // peerChildStanding decides how a child at a peer stands: as its task does.

@@ -140,10 +140,12 @@ func aboutHelp(t event.Type) bool {
 // matters reports whether a fact of a task may give the scheduler something to do.
 // Progress doesn't: that a worker was heard is found when its time is up.
 func matters(t event.Type) bool {
+	if t.EndsTask() {
+		return true
+	}
 	switch t { //nolint:exhaustive // the rest changes nothing that a decision depends on
 	case event.TypeTaskCreated, event.TypeTaskAccepted, event.TypeTaskQueued, event.TypeTaskStarted, event.TypeTaskUpdated, event.TypeTaskBlocked,
 		event.TypeTaskPaused, event.TypeTaskResumed, event.TypeTaskRetrying, event.TypeTaskWaiting, event.TypeTaskCancelRequested,
-		event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskFailed, event.TypeTaskLost, event.TypeTaskCompleted,
 		event.TypeTaskArchived, event.TypeTaskDependencyUpdated, event.TypeTaskAttemptCompleted, event.TypeTaskAttemptFailed,
 		event.TypeTurnCompleted, event.TypeTurnFailed, event.TypeActionRequired, event.TypeActionResolved, event.TypeThreadUpdated,
 		event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
@@ -153,13 +155,7 @@ func matters(t event.Type) bool {
 }
 
 // endsPart reports whether a fact may end a part that another task waits for.
-func endsPart(t event.Type) bool {
-	switch t { //nolint:exhaustive // the rest ends no task
-	case event.TypeTaskCancelled, event.TypeTaskTimedOut, event.TypeTaskFailed, event.TypeTaskLost, event.TypeTaskCompleted, event.TypeTaskArchived:
-		return true
-	}
-	return false
-}
+func endsPart(t event.Type) bool { return t.EndsTask() || t == event.TypeTaskArchived }
 
 func (b *book) wake() {
 	select {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,8 @@ func (a *app) configShow() *cobra.Command {
 		Use:   "show",
 		Short: "Show each setting's value and where it comes from",
 		Long: `Shows the result of all layers: the value of each setting and its origin.
-Passwords in addresses are not shown. A setting that this release only checks is
+Names, passwords and the values of queries in addresses are not shown, nor is what
+looks like a key. A setting that this release only checks is
 marked with "not in use yet".
 
 Exit codes: 0 done, 2 the configuration can't be used.`,
@@ -67,13 +69,50 @@ func flagSettings() []string {
 	return names
 }
 
-// redacted hides the password of an address.
+// redacted is a setting as it may be shown to anyone: the names and passwords in addresses
+// and the values of their queries are hidden, and so is what looks like a key, however deep
+// in lists and objects it is.
 func redacted(v any) any {
-	s, ok := v.(string)
-	if !ok || !config.IsDatabase(s) {
-		return v
+	switch v := v.(type) {
+	case string:
+		return redactedText(v)
+	case []string:
+		out := make([]string, len(v))
+		for i := range v {
+			out[i] = redactedText(v[i])
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = redacted(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name := range v {
+			out[name] = redacted(v[name])
+		}
+		return out
 	}
-	u, err := url.Parse(s)
+	return v
+}
+
+// addressIn finds addresses, also within the argument of a program.
+var addressIn = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+
+func redactedText(s string) string {
+	if config.IsDatabase(s) {
+		return redactedDatabase(s)
+	}
+	text, _ := redact.New(redact.Options{}).Text(addressIn.ReplaceAllStringFunc(s, config.ShownURL))
+	return text
+}
+
+// redactedDatabase hides the passwords in the address of a database. Its user is shown:
+// that is no key.
+func redactedDatabase(address string) string {
+	u, err := url.Parse(address)
 	if err != nil {
 		return "postgres://…"
 	}

@@ -255,8 +255,14 @@ func TestShownURL(t *testing.T) {
 	for address, want := range map[string]string{
 		"http://127.0.0.1:9/v1":                           "http://127.0.0.1:9/v1",
 		"https://example.com/mcp?token=planted&v=planted": "https://example.com/mcp?token=xxxxx&v=xxxxx",
-		"https://name:planted@example.com/":               "https://name:xxxxx@example.com/",
+		"https://name:planted@example.com/":               "https://xxxxx@example.com/",
+		"https://planted@example.com/":                    "https://xxxxx@example.com/",
+		"https://example.com/#planted":                    "https://example.com/#xxxxx",
+		"https://example.com/?planted":                    "https://example.com/?xxxxx",
+		"https://example.com/?a=planted;b=planted":        "https://example.com/?xxxxx",
 		"https://example.com/%zz?key=planted":             "https://example.com/%zz",
+		"https://planted@example.com/%zz#planted":         "https://xxxxx@example.com/%zz",
+		"localhost:9000":                                  "localhost:9000",
 	} {
 		if got := ShownURL(address); got != want {
 			t.Errorf("%s is shown as %s", address, got)

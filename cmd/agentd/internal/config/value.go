@@ -139,7 +139,7 @@ func ParseSize(text string) (int64, error) {
 func parseURL(text string) (any, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("%q is not an address that begins with http:// or https://", text)
+		return nil, fmt.Errorf("%q is not an address that begins with http:// or https://", ShownURL(text))
 	}
 	if u.User != nil {
 		return nil, fmt.Errorf("the address %q holds a name or a password; keys belong in the environment", ShownURL(text))
@@ -147,21 +147,40 @@ func parseURL(text string) (any, error) {
 	return text, nil
 }
 
-// ShownURL returns an address as it may be shown to anybody: without a password, and
-// without the values of its query, in which some services have their keys.
+// ShownURL returns an address as it may be shown to anyone: without a name and password,
+// and without the values of its query and its fragment, in which some services have their
+// keys.
 func ShownURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
-		shown, _, _ := strings.Cut(address, "?")
+		shown := address[:len(address)-len(strings.TrimLeftFunc(address, func(r rune) bool { return r != '?' && r != '#' }))]
+		scheme, rest, _ := strings.Cut(shown, "://")
+		if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+			return scheme + "://" + hiddenPart + rest[at:]
+		}
 		return shown
 	}
-	query := u.Query()
-	for name := range query {
-		query.Set(name, "xxxxx")
+	if u.User != nil {
+		u.User = url.User(hiddenPart)
 	}
-	u.RawQuery = query.Encode()
-	return u.Redacted()
+	if u.Fragment != "" {
+		u.Fragment, u.RawFragment = hiddenPart, ""
+	}
+	if u.RawQuery != "" {
+		pairs := strings.Split(u.RawQuery, "&")
+		for i, pair := range pairs {
+			name, _, named := strings.Cut(pair, "=")
+			if pairs[i] = name + "=" + hiddenPart; !named || strings.Contains(pair, ";") {
+				pairs[i] = hiddenPart // it can't be told what is a name
+			}
+		}
+		u.RawQuery = strings.Join(pairs, "&")
+	}
+	return u.String()
 }
+
+// hiddenPart stands for what isn't shown.
+const hiddenPart = "xxxxx"
 
 func parseAddress(text string) (any, error) {
 	_, port, err := net.SplitHostPort(text)
