@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/runtimetest"
+	"agentd/quota"
 )
 
 // Remote channels, "Remote session ingress": the source channel of an input is a fact.
@@ -58,4 +60,38 @@ func TestPeersSendMessages(t *testing.T) {
 	runtimetest.RefusedAs(k, runtimetest.ClientOf("acme"), &command.SendChannelMessage{ChannelID: "chan_m", Text: "x"}, fault.NotFound)
 	runtimetest.Do[command.ChannelResult](k, &command.DisconnectChannel{ChannelID: "chan_m"})
 	runtimetest.Refused(k, &command.SendChannelMessage{ChannelID: "chan_m", Text: "x"}, fault.Conflict)
+}
+
+// TestChannelsWithoutASessionCountForTheirAccount: they and their messages are in the
+// runtime's own session, which has no quota. A client that has used up its storage can't
+// go on there, and can leave.
+func TestChannelsWithoutASessionCountForTheirAccount(t *testing.T) {
+	limit := func(o *agentd.Options) { o.Quotas = quota.Policy{Accounts: quota.Limits{StoredBytes: 50_000}} }
+	k := runtimetest.NewWith(t, limit)
+	client := runtimetest.ClientOf("acme")
+	stored := func(caller command.Caller) int64 {
+		for _, q := range runtimetest.DoAs[command.GetQuotasResult](k, caller, &command.GetQuotas{}).Quotas {
+			if q.Account == caller.Account && q.Quota == string(quota.StoredBytes) {
+				return q.Used
+			}
+		}
+		t.Fatal("no quota of stored bytes")
+		return 0
+	}
+	open := &command.ConnectChannel{Transport: "websocket", PeerRole: "client", ChannelID: "chan_w"}
+	runtimetest.DoAs[command.ConnectChannelResult](k, client, open)
+	message := &command.SendChannelMessage{ChannelID: "chan_w", Text: strings.Repeat("word ", 8_000)}
+	runtimetest.DoAs[command.SendChannelMessageResult](k, client, message)
+	if n := stored(client); n < 40_000 {
+		t.Fatalf("%d bytes are counted", n)
+	}
+	runtimetest.DoAs[command.SendChannelMessageResult](k, client, message)
+	runtimetest.RefusedAs(k, client, message, fault.RateLimited)
+	runtimetest.RefusedAs(k, client, &command.ConnectChannel{Transport: "websocket", PeerRole: "client"}, fault.RateLimited)
+	other := runtimetest.ClientOf("other")
+	if n := stored(other); n != 0 {
+		t.Errorf("%d bytes are counted for another account", n)
+	}
+	runtimetest.DoAs[command.ConnectChannelResult](k, other, &command.ConnectChannel{Transport: "websocket", PeerRole: "client"})
+	runtimetest.DoAs[command.ChannelResult](k, client, &command.DisconnectChannel{ChannelID: "chan_w"})
 }

@@ -328,12 +328,13 @@ func (l *Loop) hidesFrom(q *diffQuestion) func(path string) string {
 }
 
 // storeDiff keeps a diff that is too long for an answer, for those who may read the
-// session.
+// session and for as long as outputs are kept. Where the account has used up its storage
+// there is no reference: asking is no reason to store more.
 func (l *Loop) storeDiff(ctx context.Context, sessionID, text string) (string, error) {
 	var ref string
-	err := l.m.Emit(ctx, sessionID, event.BySession, func(tx *session.Tx) error {
-		ref = tx.Blob([]byte(text), "text/x-diff")
-		return nil
+	err := l.m.Emit(ctx, sessionID, event.BySession, func(tx *session.Tx) (err error) {
+		ref, err = tx.StoreAnswer([]byte(text), "text/x-diff")
+		return err
 	})
 	return ref, err
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"container/list"
 	"net"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ type conns struct {
 	mu       sync.Mutex
 	open     map[hurrier]struct{}
 	hurrying bool
+	// quiet are the connections on which no request with a token is answered, the one that
+	// has been so for longest first.
+	quiet list.List
 }
 
 func (cs *conns) add(c hurrier) {
@@ -41,6 +45,62 @@ func (cs *conns) remove(c hurrier) {
 	delete(cs.open, c)
 }
 
+// accept counts a connection, on which nothing was asked yet.
+func (cs *conns) accept(c *countedConn) {
+	cs.add(c)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.place = cs.quiet.PushBack(c)
+}
+
+// beginAnswer says that a request with a token is answered on a connection from now on.
+// Over HTTP/2 it is one of several.
+func (cs *conns) beginAnswer(c *countedConn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.answering++
+	cs.takeOut(c)
+}
+
+// endAnswer says that a request was answered.
+func (cs *conns) endAnswer(c *countedConn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.answering--; c.answering == 0 && !c.closed {
+		c.place = cs.quiet.PushBack(c)
+	}
+}
+
+func (cs *conns) takeOut(c *countedConn) {
+	if c.place != nil {
+		cs.quiet.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// forget says that a connection is closed.
+func (cs *conns) forget(c *countedConn) {
+	cs.remove(c)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.closed = true
+	cs.takeOut(c)
+}
+
+// longestQuiet returns the connection that has waited for longest for a request, or for
+// the rest of one; nil if all are busy.
+func (cs *conns) longestQuiet() *countedConn {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	first := cs.quiet.Front()
+	if first == nil {
+		return nil
+	}
+	c, _ := first.Value.(*countedConn)
+	cs.takeOut(c)
+	return c
+}
+
 // hurry gives every write, those under way included, no more than the patience
 // of a stopping server: a client that stopped reading must not delay it.
 func (cs *conns) hurry() {
@@ -52,7 +112,10 @@ func (cs *conns) hurry() {
 	}
 }
 
-// boundedListener turns connections over the bound away at once.
+// boundedListener bounds the connections. One over the bound takes the place of the one
+// that has been quiet for longest: opening a connection needs no token, so connections
+// that ask for nothing, or never finish asking, must not keep out those that do. If all of
+// them are answered, it is turned away at once.
 type boundedListener struct {
 	net.Listener
 	s *Server
@@ -67,18 +130,31 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		open := &l.s.metrics.connections
-		if open.Add(1) <= int64(l.s.opt.MaxConnections) {
+		if l.hasRoom() {
 			if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
 				_ = b.SetWriteBuffer(l.s.opt.SendBuffer) // a system that can't has its own bound
 			}
 			counted := &countedConn{Conn: c, s: l.s, raw: l.raw}
-			l.s.conns.add(counted)
+			l.s.conns.accept(counted)
 			return counted, nil
 		}
-		open.Add(-1)
+		l.s.metrics.connections.Add(-1)
 		l.refuse(c)
 	}
+}
+
+// hasRoom counts a connection, and closes another one for it if there are too many.
+func (l *boundedListener) hasRoom() bool {
+	if l.s.metrics.connections.Add(1) <= int64(l.s.opt.MaxConnections) {
+		return true
+	}
+	quiet := l.s.conns.longestQuiet()
+	if quiet == nil {
+		return false
+	}
+	l.s.metrics.bounds.get("quiet_connections").Add(1)
+	_ = quiet.Close() // what its client sees is that it ended
+	return true
 }
 
 // refuse answers without reading: the request may never come. What fits into the
@@ -101,6 +177,12 @@ type countedConn struct {
 	raw  bool
 	once sync.Once
 
+	// These are under the lock of [conns]: the requests that are being answered, the place
+	// among those that are quiet, and whether it is closed.
+	answering int
+	place     *list.Element
+	closed    bool
+
 	mu      sync.Mutex
 	hurried bool
 }
@@ -109,7 +191,7 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.once.Do(func() {
 		c.s.metrics.connections.Add(-1)
-		c.s.conns.remove(c)
+		c.s.conns.forget(c)
 	})
 	return c.Conn.Close()
 }

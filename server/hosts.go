@@ -53,6 +53,8 @@ func (l hostList) check(r *http.Request) error {
 // link is what is known of a connection beside its requests.
 type link struct {
 	local address
+	// conn is the connection as the listener counts it; nil if another one listens.
+	conn *countedConn
 	// host is a Host header that was found to name us.
 	host atomic.Pointer[string]
 }
@@ -61,7 +63,12 @@ type linkKey struct{}
 
 // withLink gives the requests of a connection what is known of it.
 func withLink(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, linkKey{}, &link{local: addressOf(c.LocalAddr())})
+	l := &link{local: addressOf(c.LocalAddr())}
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok { // as that of TLS
+		c = secure.NetConn()
+	}
+	l.conn, _ = c.(*countedConn)
+	return context.WithValue(ctx, linkKey{}, l)
 }
 
 func (l hostList) checkOrigin(r *http.Request, local address) error {

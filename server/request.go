@@ -105,6 +105,10 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 			return err
 		}
 		defer done()
+		if l, ok := r.Context().Value(linkKey{}).(*link); ok && l.conn != nil {
+			s.conns.beginAnswer(l.conn)
+			defer s.conns.endAnswer(l.conn)
+		}
 	}
 	switch rt := pickRoute(fits, r.Method); {
 	case rt != nil:

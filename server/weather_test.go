@@ -331,15 +331,26 @@ func TestClientsThatSendNothingAreCutOff(t *testing.T) {
 	eventually(t, "all are gone", func() bool { return figure(r, "agentd_connections") <= 2 })
 }
 
-func TestConnectionsOverTheBoundAreTurnedAway(t *testing.T) {
-	r := run(t, func(o *server.Options) { o.MaxConnections = 10 })
-	for range 10 {
+// openStreams opens connections on which an answer doesn't end.
+func openStreams(t *testing.T, r *running, n int) {
+	t.Helper()
+	r.fake.open("s", "a")
+	for range n {
 		c, err := net.Dial("tcp", r.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
+		_, _ = fmt.Fprintf(c, "GET /v1/sessions/s/events HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer client-token\r\nAccept: text/event-stream\r\n\r\n", r.addr)
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+func TestConnectionsOverTheBoundAreTurnedAway(t *testing.T) {
+	r := run(t, func(o *server.Options) { o.MaxConnections, o.MaxRequestsPerToken = 10, 20 })
+	openStreams(t, r, 10)
 	refused := 0
 	for range 50 {
 		c, err := net.Dial("tcp", r.addr)
@@ -354,6 +365,48 @@ func TestConnectionsOverTheBoundAreTurnedAway(t *testing.T) {
 	}
 	if refused != 50 {
 		t.Errorf("%d of 50 were refused with a problem", refused)
+	}
+}
+
+// TestQuietConnectionsGiveWay: connections that ask for nothing, stop in the middle of a
+// request, asked without a token, or are idle after an answer keep nobody out, and those
+// on which something is answered stay.
+func TestQuietConnectionsGiveWay(t *testing.T) {
+	r := run(t, func(o *server.Options) { o.MaxConnections, o.MaxRequestsPerToken = 10, 20 })
+	openStreams(t, r, 5)
+	for i, said := range []string{
+		"", "GET /v1/catalog HTTP/1.1\r\nHost: ",
+		"GET /healthz HTTP/1.1\r\nHost: " + r.addr + "\r\n\r\n",
+		"POST /v1/commands/create_session HTTP/1.1\r\nHost: " + r.addr + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+	} {
+		var quiet []net.Conn
+		for range 20 {
+			c, err := net.Dial("tcp", r.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, said)
+			quiet = append(quiet, c)
+		}
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", r.addr)
+		if data, err := io.ReadAll(c); !strings.HasPrefix(string(data), "HTTP/1.1 200 ") {
+			t.Errorf("%d: the last one gets %q, %v", i, data, err)
+		}
+		c.Close()
+		for _, c := range quiet[:15] {
+			_, _ = io.Copy(io.Discard, c) // returns when the server closes the connection
+		}
+	}
+	if n := figure(r, `agentd_subscribers{transport="sse"}`); n != 5 {
+		t.Errorf("%v streams are open, were 5", n)
+	}
+	if n := figure(r, `agentd_bounds_hit_total{bound="quiet_connections"}`); n < 60 {
+		t.Errorf("%v connections gave way", n)
 	}
 }
 

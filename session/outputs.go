@@ -1,6 +1,7 @@
 package session
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/quota"
 	"agentd/store"
 )
 
@@ -123,6 +125,27 @@ func (tx *Tx) Retain(refs ...string) {
 	for _, ref := range refs {
 		tx.index = append(tx.index, putOp(kindKept, ref+"/"+tx.w.id, nil))
 	}
+}
+
+// StoreAnswer stores a long answer to a question about the session and returns its
+// reference; empty if the account has no room for it. No fact names it, and it expires as
+// the output of a tool does: those who may only read can ask again and again.
+func (tx *Tx) StoreAnswer(content []byte, mediaType string) (ref string, err error) {
+	ref = store.RefOf(sha256.Sum256(content))
+	_, known, err := tx.Lookup(kindOutput, ref+"/"+tx.w.id)
+	switch {
+	case err != nil:
+		return "", storeFault(err)
+	case known:
+		return ref, nil
+	}
+	if tx.w.usage != nil && tx.w.usage.Room(quota.StoredBytes) != nil {
+		return "", nil
+	}
+	tx.Blob(content, mediaType)
+	at := timestampKey(tx.now)
+	tx.index = append(tx.index, putOp(kindOutputAt, at+"/"+ref+"/"+tx.w.id, []byte("{}")), putOp(kindOutput, ref+"/"+tx.w.id, []byte(at)))
+	return ref, nil
 }
 
 // outputsOf returns the references of a fact that name what its call or process

@@ -16,6 +16,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/quota"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
@@ -119,6 +120,42 @@ func (x *shelf) stored(ref string) bool {
 }
 
 func refOf(content string) string { return store.RefOf(sha256.Sum256([]byte(content))) }
+
+// TestLongAnswersAreNoWayAroundTheQuota: those who may only read have the runtime store
+// long answers. They are counted, stored once, expire, and are left out where there is no
+// room.
+func TestLongAnswersAreNoWayAroundTheQuota(t *testing.T) {
+	x := newShelf(t, storetest.NewMem())
+	r := callAs[command.SubmitTurnResult](x.kit, acme, &command.SubmitTurn{Input: text("runs")})
+	answer := func(content string) (ref string) {
+		t.Helper()
+		if err := x.m.Emit(context.Background(), r.SessionID, event.BySession, func(tx *session.Tx) (err error) {
+			ref, err = tx.StoreAnswer([]byte(content), "text/x-diff")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return ref
+	}
+	long := strings.Repeat("+line\n", 1000)
+	before := x.used("acme", quota.StoredBytes)
+	ref := answer(long)
+	counted := x.used("acme", quota.StoredBytes)
+	if got, err := x.read(ref); err != nil || got != long || counted < before+int64(len(long)) {
+		t.Errorf("%d bytes can be read, %v; %d are counted, before %d", len(got), err, counted, before)
+	}
+	if again := answer(long); again != ref || x.used("acme", quota.StoredBytes) != counted {
+		t.Errorf("the same answer again is %s, and %d bytes are counted", again, x.used("acme", quota.StoredBytes))
+	}
+	x.m.SetQuotas(quota.Policy{Accounts: quota.Limits{StoredBytes: 1000}})
+	if other := answer("another " + long); other != "" || x.stored(refOf("another "+long)) {
+		t.Errorf("without room it is stored as %s", other)
+	}
+	x.pass(40 * day)
+	if got := x.sweep(30); got != (session.Swept{Expired: 1, Deleted: 1}) || x.stored(ref) {
+		t.Errorf("swept %+v", got)
+	}
+}
 
 func TestOutputsExpire(t *testing.T) {
 	x := newShelf(t, storetest.NewMem())

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,12 +166,22 @@ func (w *writer) reserveQuota(tx *Tx) error {
 }
 
 // checkStorage refuses a command that adds to a session whose account has used up
-// its storage. Work under way goes on to its end, and can be stopped.
+// its storage. Work under way goes on to its end, and can be stopped. What a client has
+// recorded in the runtime's own session, such as its channels and their messages, counts
+// for the client's account: otherwise that session would be storage without a limit.
 func (r *request) checkStorage(tx *Tx) error {
-	if r.endsWork || tx.w.usage == nil {
+	usage := tx.w.usage
+	if tx.w.id == event.RuntimeSession && r.caller.Account != "" {
+		var err error
+		if usage, err = r.m.usageOf(tx.ctx, r.caller.Account); err != nil {
+			return err
+		}
+		tx.payer = usage
+	}
+	if r.endsWork || usage == nil {
 		return nil
 	}
-	return tx.w.usage.Room(quota.StoredBytes)
+	return usage.Room(quota.StoredBytes)
 }
 
 // giveBack returns the room of a decision that isn't written.
@@ -217,17 +228,18 @@ func changesStanding(facts []event.Event) bool {
 
 // chargeBatch makes a batch part of what its account uses, once it is durable.
 func (w *writer) chargeBatch(p *pending, tx *Tx, size int) {
-	if w.usage == nil {
+	usage := cmp.Or(tx.payer, w.usage)
+	if usage == nil {
 		return
 	}
-	if changesStanding(tx.facts) {
+	if w.usage != nil && changesStanding(tx.facts) {
 		w.recordStanding()
 	}
-	p.charge = charge{usage: w.usage, bytes: int64(size) + tx.referred, opens: tx.opens}
+	p.charge = charge{usage: usage, bytes: int64(size) + tx.referred, opens: tx.opens}
 	for _, blob := range tx.blobs {
 		p.charge.bytes += int64(len(blob))
 	}
-	if op, due := keptUsage(w.usage, w.m, false); due {
+	if op, due := keptUsage(usage, w.m, false); due {
 		p.charge.keeps = true
 		p.batch.Index = append(p.batch.Index, op)
 	}

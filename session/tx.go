@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/quota"
 	"agentd/state"
 	"agentd/store"
 )
@@ -35,6 +36,9 @@ type Tx struct {
 	// says that room for a session was reserved.
 	referred int64
 	opens    bool
+	// payer is the account that the decision's storage counts for, if it isn't the
+	// session's own.
+	payer *quota.Account
 }
 
 // Emit adds a fact. The writer sets its id, time, sequence, runtime and session.
