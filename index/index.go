@@ -59,6 +59,15 @@ type Projection interface {
 	Fold(ctx context.Context, b *Batch, read Reader) ([]store.IndexOp, error)
 }
 
+// Maintainer is implemented by a projection that keeps its entries in order between folds.
+type Maintainer interface {
+	Projection
+	// Maintain returns changes that don't follow from new facts, such as the merging of
+	// many small entries into one. It is called when everything is folded, again and
+	// again until it returns none. Each call should be short: queries wait for it.
+	Maintain(ctx context.Context, read Reader, fresh bool) ([]store.IndexOp, error)
+}
+
 // Owner says whose a session is.
 type Owner struct{ Account, Workspace string }
 
@@ -97,6 +106,7 @@ type Indexer struct {
 	// What follows is for the one goroutine.
 
 	epoch  uint64 // of the claim; 0 without one
+	tidy   bool   // the projections had nothing left to put in order
 	states map[string]*progress
 	fresh  map[string]bool
 	owners map[string]Owner
@@ -189,7 +199,7 @@ func (x *Indexer) CatchUp(ctx context.Context) error {
 func (x *Indexer) follow(ctx context.Context) {
 	defer close(x.stopped)
 	defer x.endWaiters()
-	ring(x.hurry) // what an earlier process left
+	ring(x.wake) // what an earlier process left
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var due <-chan time.Time
@@ -212,6 +222,9 @@ func (x *Indexer) follow(ctx context.Context) {
 		err := x.pass(ctx)
 		for _, w := range waiters {
 			w <- err
+		}
+		if err == nil {
+			err = x.maintain(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			x.opt.Logger.Warn("the index could not be brought up to date; it is tried again", "error", err)

@@ -57,7 +57,6 @@ func (x *Indexer) pass(ctx context.Context) error {
 		var owned *store.OwnedError
 		switch {
 		case err == nil && done:
-			x.releaseClaim(ctx)
 			return nil
 		case err == nil:
 		case errors.As(err, &owned):
@@ -73,6 +72,70 @@ func (x *Indexer) pass(ctx context.Context) error {
 			return indexFault(err)
 		}
 	}
+}
+
+// maintain lets the projections put their entries in order, and lets other nodes fold.
+func (x *Indexer) maintain(ctx context.Context) error {
+	defer x.releaseClaim(ctx)
+	if x.epoch == 0 {
+		if x.tidy {
+			return nil // nothing was folded here
+		}
+		claim, err := x.opt.Store.Claim(ctx, claimedSession)
+		if owned := (*store.OwnedError)(nil); errors.As(err, &owned) {
+			return nil // the other node does it
+		}
+		if err != nil {
+			return indexFault(err)
+		}
+		x.epoch = claim.Epoch
+		if _, err := x.loadTracks(ctx); err != nil {
+			return indexFault(err)
+		}
+	}
+	x.tidy = false
+	for _, p := range x.opt.Projections {
+		m, ok := p.(Maintainer)
+		for ok && len(x.hurry) == 0 && ctx.Err() == nil {
+			more, err := x.maintainOnce(ctx, m)
+			if err != nil {
+				x.forgetStored()
+				return indexFault(err)
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	x.tidy = len(x.hurry) == 0
+	return nil
+}
+
+func (x *Indexer) maintainOnce(ctx context.Context, m Maintainer) (more bool, err error) {
+	name := m.Name()
+	ops, err := m.Maintain(ctx, x.opt.Store, x.fresh[name])
+	if err != nil || len(ops) == 0 {
+		return false, err
+	}
+	x.fresh[name] = true // until it is stored
+	st := *x.states[name]
+	st.Generation++
+	op, err := st.op(name)
+	if err != nil {
+		return false, err
+	}
+	write := &store.Batch{SessionID: claimedSession, Epoch: x.epoch, Index: append(ops, op)}
+	if err := x.opt.Store.Append(ctx, []*store.Batch{write})[0]; err != nil {
+		return false, err
+	}
+	x.states[name], x.fresh[name] = &st, false
+	return true, nil
+}
+
+// op returns what stores the progress.
+func (p *progress) op(name string) (store.IndexOp, error) {
+	data, err := json.Marshal(p)
+	return store.IndexOp{Entry: store.Entry{Kind: kindState, Key: name, Value: data}}, err
 }
 
 // forgetStored drops everything that is remembered of what is stored.
@@ -154,7 +217,10 @@ func (x *Indexer) isIdle(ctx context.Context) (bool, error) {
 	seen := map[string]bool{}
 	for _, p := range x.opt.Projections {
 		st, err := x.loadState(ctx, p.Name())
-		if err != nil || st == nil || st.Build != nil || st.Overlap {
+		if err == nil && st == nil {
+			return x.isEmpty(ctx)
+		}
+		if err != nil || st.Build != nil || st.Overlap {
 			return false, err
 		}
 		if seen[st.Position] {
@@ -166,6 +232,14 @@ func (x *Indexer) isIdle(ctx context.Context) (bool, error) {
 		}
 	}
 	return len(seen) < 2, nil
+}
+
+// isEmpty reports whether there are no sessions.
+func (x *Indexer) isEmpty(ctx context.Context) (bool, error) {
+	for _, err := range x.opt.Store.Sessions(ctx, "") {
+		return false, err
+	}
+	return true, nil
 }
 
 // loadState returns the stored progress of a projection, nil if there is none.
@@ -243,11 +317,11 @@ func (x *Indexer) fold(ctx context.Context, t *track, b *gathered) error {
 		}
 		st := b.next
 		st.Generation = x.states[name].Generation + 1
-		data, err := json.Marshal(&st)
+		op, err := st.op(name)
 		if err != nil {
 			return err
 		}
-		write.Index = append(write.Index, store.IndexOp{Entry: store.Entry{Kind: kindState, Key: name, Value: data}})
+		write.Index = append(write.Index, op)
 		for _, op := range b.ops {
 			op.Kind, op.Key = kindBuilt, name+"/"+op.Key
 			write.Index = append(write.Index, op)
