@@ -5,6 +5,7 @@ package find_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,15 @@ type counting struct {
 	store.Store
 	written, removed atomic.Int64
 	sizes            sync.Map
+	// blind hides all sessions from the index.
+	blind atomic.Bool
+}
+
+func (c *counting) Sessions(ctx context.Context, after string) iter.Seq2[string, error] {
+	if c.blind.Load() {
+		return func(func(string, error) bool) {}
+	}
+	return c.Store.Sessions(ctx, after)
 }
 
 func (c *counting) Append(ctx context.Context, batches []*store.Batch) []error {
@@ -105,6 +115,7 @@ func BenchmarkCost(b *testing.B) {
 			b.Fatal(err)
 		}
 		s := &counting{Store: p}
+		s.blind.Store(true)
 		words := newVocabulary()
 		answers := []script.Answer{runtimetest.CallsTool("list_files", map[string]any{"path": "."}), runtimetest.Says(words.text(60))}
 		r, err := agentd.Open(b.Context(), agentd.Options{
@@ -119,6 +130,7 @@ func BenchmarkCost(b *testing.B) {
 		if err := r.Close(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+		s.blind.Store(false)
 		turnBytes += s.written.Load()
 		s.written.Store(0)
 		s.removed.Store(0)

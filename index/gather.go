@@ -173,6 +173,14 @@ func (x *Indexer) readSpan(ctx context.Context, b *gathered, s *span) error {
 	if err != nil && !deleted {
 		return err
 	}
+	if facts, ok := x.hot.takeSpan(s); ok {
+		for i := range facts {
+			if !deleted || facts[i].Type == event.TypeSessionDeleted {
+				b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: &facts[i]})
+			}
+		}
+		return nil
+	}
 	for after := s.first - 1; after < s.last; {
 		removed, err := x.readRecords(ctx, b, s, after, owner, deleted)
 		if err != nil || removed <= after {

@@ -98,6 +98,8 @@ type Indexer struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 
+	hot hotFacts
+
 	mu      sync.Mutex
 	waiters []chan error
 	pending int // facts since the last pass
@@ -155,8 +157,10 @@ func (x *Indexer) Close() {
 	<-x.stopped
 }
 
-// Committed implements session.Observer: it says that there are new facts.
-func (x *Indexer) Committed(_ string, facts []event.Event) {
+// Committed implements session.Observer: it says that there are new facts. Their payloads
+// must not be changed afterwards.
+func (x *Indexer) Committed(sessionID string, facts []event.Event) {
+	x.hot.addBatch(sessionID, facts, x.types)
 	x.mu.Lock()
 	x.pending += len(facts)
 	many := x.pending >= x.opt.MaxFacts
