@@ -26,6 +26,8 @@ import (
 	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
+	"agentd/find"
+	"agentd/index"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/proof"
@@ -74,6 +76,9 @@ type Options struct {
 	Peers work.Peers
 	// Quotas bound what each account may use; the zero value bounds nothing.
 	Quotas quota.Policy
+	// IndexDelay is how long facts may wait until they are in the index, unless a command
+	// asks for what is in it; default 2 s.
+	IndexDelay time.Duration
 	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger,
 	// Observer and Quotas are set by Open.
 	Session session.Options
@@ -101,6 +106,9 @@ type Runtime struct {
 	// proof explains and exports what the runtime did, carrier moves whole sessions.
 	proof   *proof.Reporter
 	carrier *transfer.Carrier
+	// indexer keeps what is derived from the facts of all sessions, finder answers from it.
+	indexer *index.Indexer
+	finder  *find.Finder
 	// commands has the handlers of all commands.
 	commands *command.Table
 
@@ -127,6 +135,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
+	r.indexer = index.New(index.Options{Store: opt.Store, Owner: r.sessionOwner, Projections: find.Projections(), Delay: opt.IndexDelay, Logger: opt.Logger})
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
@@ -144,6 +153,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.manager = session.New(so)
 	r.proof = proof.New(proof.Options{Sessions: r.manager, Store: opt.Store, Case: r.caseOptions})
 	r.carrier = &transfer.Carrier{Sessions: r.manager, Store: opt.Store, RuntimeID: id, Key: r.proof.SigningKey}
+	r.finder = find.New(find.Options{Store: opt.Store, CatchUp: r.indexer.CatchUp, See: r.manager.See})
 	if err := r.registerCommands(); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -156,6 +166,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
+	r.indexer.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
 	r.background.Go(func() { r.follow(run) })
@@ -170,6 +181,12 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		r.background.Go(func() { r.finishDeletions(run) })
 	}
 	return r, nil
+}
+
+// sessionOwner tells the index whose a session is.
+func (r *Runtime) sessionOwner(ctx context.Context, sessionID string) (index.Owner, error) {
+	account, workspace, err := r.manager.Owner(ctx, sessionID)
+	return index.Owner{Account: account, Workspace: workspace}, err
 }
 
 // finishDeletions does what an earlier process left to do after sessions were deleted.
@@ -235,7 +252,7 @@ func redaction(opt Options) func(event.Raw) event.Raw {
 type observers []session.Observer
 
 func (r *Runtime) observers() observers {
-	all := observers{r.loop, r.work, r.channels, r.trials}
+	all := observers{r.loop, r.work, r.channels, r.trials, r.indexer}
 	if r.opt.Observer != nil {
 		all = append(all, r.opt.Observer)
 	}
@@ -379,6 +396,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		r.stop()
 	}
 	r.background.Wait()
+	r.indexer.Close()
 	r.work.Close()
 	r.trials.Close()
 	r.channels.Close()

@@ -31,7 +31,7 @@ type ListSessions struct {
 	// Sort is what the sessions are ordered by; default created.
 	Sort string `json:"sort,omitempty" enum:"created updated cost tokens turns title"`
 	// Order is asc or desc; default asc for title, and desc for the rest.
-	Order string `json:"order,omitempty" enum:"asc desc"`
+	Order string `json:"order,omitempty" enum:"@sortOrder"`
 }
 
 // Command implements [Params].

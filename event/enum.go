@@ -53,6 +53,7 @@ var enums = map[string]string{
 	"threadStatus":        "idle queued running blocked completed failed cancelled stale unknown",
 	"trialRole":           "baseline candidate control",
 	"turnAccepted":        "accepted queued",
+	"sortOrder":           "asc desc",
 }
 
 // EnumValues returns the values of an enum tag, nil if it is empty. A name that isn't

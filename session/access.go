@@ -41,18 +41,28 @@ func (m *Manager) Account(ctx context.Context, sessionID string) (string, error)
 	if account, ok := m.accounts.get(sessionID); ok {
 		return account, nil
 	}
+	account, _, err := m.Owner(ctx, sessionID)
+	return account, err
+}
+
+// Owner returns the account that owns a session, and the folder that the session was
+// created in. A session that was deleted is not found.
+func (m *Manager) Owner(ctx context.Context, sessionID string) (account, workspace string, err error) {
 	created, err := m.firstFact(ctx, sessionID)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if _, err := m.opt.Store.Get(ctx, kindDeleted, sessionID); !errors.Is(err, store.ErrNotFound) {
 		if err != nil {
-			return "", storeFault(err)
+			return "", "", storeFault(err)
 		}
-		return "", noSession(sessionID)
+		return "", "", noSession(sessionID)
 	}
 	m.accounts.put(sessionID, created.Account)
-	return created.Account, nil
+	if created.Workspace != nil {
+		workspace = created.Workspace.Root
+	}
+	return created.Account, workspace, nil
 }
 
 // recent keeps what was asked for lately: at least so many entries, at most twice

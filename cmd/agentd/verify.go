@@ -13,6 +13,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/index"
 	"agentd/session"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -25,6 +26,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Reads every session from its first fact, or from the anchor that replaced
 facts removed by retention, recomputes its hash chain, folds its state
 again, and compares snapshots, index entries and contents with the result.
+It also says whether the indexes of lists and search have all facts. What they lack
+is added when agentd starts next, so that is no problem.
 It changes nothing. While a server holds the data, a copy is verified, which
 the server makes as for "agentd backup".
 
@@ -105,7 +108,12 @@ func (a *app) verify(ctx context.Context, s store.Store, sessions []string) erro
 	if err != nil {
 		return err
 	}
-	if err := a.print(report, func(p *printer) { printReport(p, report) }); err != nil {
+	indexes, err := index.Standings(ctx, s)
+	if err != nil {
+		return err
+	}
+	whole := verified{report, indexes}
+	if err := a.print(whole, func(p *printer) { whole.printText(p) }); err != nil {
 		return err
 	}
 	if len(report.Problems) > 0 {
@@ -129,13 +137,31 @@ func checkSessions(ctx context.Context, s store.Store, sessions []string) error 
 	return nil
 }
 
-func printReport(p *printer, r *session.Report) {
+// verified is what verify says.
+type verified struct {
+	*session.Report
+	// Indexes says how far lists, search and figures follow the facts.
+	Indexes []index.Standing `json:"indexes"`
+}
+
+func (v *verified) printText(p *printer) {
+	r := v.Report
 	for _, problem := range r.Problems {
 		p.linef("%s", p.Paint(terminal.Red, terminal.Plain(problem.String())))
 	}
 	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
 	if r.Trimmed > 0 {
 		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from the state that replaced these", r.Trimmed, r.Removed)
+	}
+	for _, i := range v.Indexes {
+		switch i.Status {
+		case index.StatusBehind:
+			p.linef("index %s is complete but for the last %d writes; the next start of agentd adds them", i.Name, i.Changes)
+		case index.StatusBuilding:
+			p.linef("index %s is being built; the next start of agentd goes on", i.Name)
+		default:
+			p.linef("index %s is complete", i.Name)
+		}
 	}
 	if len(r.Problems) == 0 {
 		p.linef("%s", p.Paint(terminal.Green, "no problems found"))

@@ -56,6 +56,8 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("respond_actions", `{"actionIds":["action_nowhere"],"decision":"deny"}`)
 	do("delete_session", `{"sessionId":"sess_passing","reason":"it was only passing"}`)
 	do("list_sessions", `{"tags":["tour"],"sort":"updated","pinned":true}`)
+	do("list_turns", fmt.Sprintf(`{"sessionId":%q,"sort":"cost","limit":5}`, sessionID))
+	do("search", `{"query":"the","limit":5}`)
 	trials(t, do)
 }
 

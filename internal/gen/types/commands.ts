@@ -1775,6 +1775,56 @@ export interface GetDiffParams {
   toSequence?: number;
 }
 
+/** Lists the turns of all sessions that the caller may see. */
+export interface ListTurnsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** sessionId keeps the turns of one session. */
+  sessionId?: string;
+  /** Status keeps the turns that have it. */
+  status?: "accepted" | "queued" | "running" | "completed" | "failed" | "cancelled";
+  /** Outcome keeps the turns that ended with it: that of turn.completed, or the failure category of turn.failed. */
+  outcome?: string;
+  /** Model keeps the turns that this model answered last, as provider/model or the model alone. */
+  model?: string;
+  /** Tool keeps the turns that called this tool. */
+  tool?: string;
+  /** Workspace keeps the turns that worked in this folder. */
+  workspace?: string;
+  /** Account keeps the turns of an account. */
+  account?: string;
+  /** From keeps the turns that started at or after this time. */
+  from?: string;
+  /** To keeps the turns that started before this time. */
+  to?: string;
+  /** Query keeps the turns whose input has all of these words; a word that ends with * stands for all that begin like it. */
+  query?: string;
+  /** What the turns are ordered by; default started. */
+  sort?: "started" | "duration" | "cost" | "tokens";
+  /** Asc or desc; default desc. */
+  order?: "asc" | "desc";
+}
+
+/** Finds where something was said or done. */
+export interface SearchParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** Up to 16 words. All of them must be in a fact; case doesn't matter. A word that ends with * stands for all that begin like it. */
+  query: string;
+  /** sessionId looks in one session only. */
+  sessionId?: string;
+  /** Types looks in events of these types only: turn.submitted and turn.steered (inputs), model.completed (answers), tool.started and tool.args (arguments), tool.result and tool.failed (outputs). A type that ends with .* stands for all of its family. */
+  types?: string[];
+  /** From looks in events at or after this time only. */
+  from?: string;
+  /** To looks in events before this time only. */
+  to?: string;
+}
+
 /** Stops several turns. */
 export interface InterruptTurnsParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -3232,6 +3282,92 @@ export interface ChangedFile {
   note?: string;
 }
 
+/** A page of turns. */
+export interface ListTurnsResult {
+  /** Turns of this page. */
+  turns: TurnSummary[];
+  /** Total counts the turns that the filters keep, over all pages. */
+  total: number;
+  /** Truncated says that the query's words are in so many inputs that only the newest of these were looked at. */
+  truncated?: boolean;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** A turn in a list. */
+export interface TurnSummary {
+  /** The turn's id. */
+  turnId: string;
+  /** sessionId of the turn. */
+  sessionId: string;
+  /** threadId of the turn. */
+  threadId: string;
+  /** Account that owns the session. */
+  account?: string;
+  /** Accepted or queued, then running, then completed, failed or cancelled. */
+  status: string;
+  /** Outcome that the turn ended with; absent until then. */
+  outcome?: string;
+  /** The beginning of the turn's input. */
+  preview: string;
+  /** Model that answered last, as provider/model; absent if none did. */
+  model?: string;
+  /** Tools that were called, by name. */
+  tools?: string[];
+  /** The folder that the turn works in. */
+  workspace?: string;
+  /** costUSD sums the model calls whose price is known. */
+  costUSD: number;
+  /** Usage sums the model calls. */
+  usage: Usage;
+  /** That of turn.submitted. */
+  firstSequence: number;
+  /** That of the fact that ended the turn, or the newest one that changed what is listed here. */
+  lastSequence: number;
+  /** When the turn began to run; while it waits, when it was submitted. */
+  startedAt: string;
+  /** How long the turn ran; 0 until it has ended. */
+  durationMs: number;
+}
+
+/** Counts tokens. Cached input tokens are part of the input tokens. */
+export interface Usage {
+  inputTokens: number;
+  outputTokens: number;
+  cachedInputTokens?: number;
+  reasoningTokens?: number;
+}
+
+/** A page of what was found, the best first. */
+export interface SearchResult {
+  /** Hits of this page. */
+  hits: SearchHit[];
+  /** Truncated says that the words are in so many events that only the newest of these were ranked. */
+  truncated?: boolean;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** An event that a search found. */
+export interface SearchHit {
+  /** sessionId of the event. */
+  sessionId: string;
+  /** threadId of the event. */
+  threadId?: string;
+  /** turnId of the event. */
+  turnId?: string;
+  /** The event's id. */
+  eventId: string;
+  /** Sequence of the event in its session. */
+  sequence: number;
+  /** Type of the event. */
+  type: string;
+  /** Time of the event. */
+  time: string;
+  /** A part of the text, on one line. The words that were looked for stand between ** and **; several * in a row in the text itself are shown as one. Where the text goes on, there is an ellipsis. */
+  snippet: string;
+}
+
 /** Says what became of each. */
 export interface InterruptTurnsResult {
   /** Done counts what was carried out. */
@@ -3506,6 +3642,10 @@ export interface Commands {
   get_quotas: { params: GetQuotasParams; result: GetQuotasResult };
   /** Returns what a turn, a tool call or a range of events changed in the workspace, as a unified diff. */
   get_diff: { params: GetDiffParams; result: GetDiffResult };
+  /** Lists the turns of all sessions that the caller may see, with what they cost, used and came to. */
+  list_turns: { params: ListTurnsParams; result: ListTurnsResult };
+  /** Finds where words were said or done: in inputs, answers, arguments and outputs of tools, and names of files. */
+  search: { params: SearchParams; result: SearchResult };
   /** Stops several turns. */
   interrupt_turns: { params: InterruptTurnsParams; result: InterruptTurnsResult };
   /** Approves or denies several actions. */

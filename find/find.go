@@ -1,0 +1,87 @@
+package find
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/index"
+	"agentd/store"
+)
+
+// Options configure a [Finder]. All fields are required.
+type Options struct {
+	Store store.Store
+	// CatchUp returns when the index has everything that is durable; see
+	// [index.Indexer.CatchUp].
+	CatchUp func(context.Context) error
+	// See reports a session that isn't there, or that the caller may not see, as not found.
+	See func(ctx context.Context, caller command.Caller, sessionID string) error
+}
+
+// Finder answers list_turns and search.
+type Finder struct {
+	opt   Options
+	table *table
+	cache *pageCache
+
+	mu   sync.Mutex
+	open map[uint64]*wordSegment
+}
+
+// New returns a finder.
+func New(opt Options) *Finder {
+	return &Finder{opt: opt, table: newTable(), cache: &pageCache{}, open: map[uint64]*wordSegment{}}
+}
+
+// Projections returns what the indexer must keep for a [Finder].
+func Projections() []index.Projection { return []index.Projection{newWords(), newTurns()} }
+
+// Register adds the commands of the package to a table.
+func (f *Finder) Register(t *command.Table) {
+	command.Handle(t, f.listTurns)
+	command.Handle(t, f.search)
+}
+
+// Warm reads what lists are made of, so that the first one needn't.
+func (f *Finder) Warm(ctx context.Context) error {
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	return f.table.refresh(ctx, f.opt.Store)
+}
+
+// readFact returns one fact, nil if it was removed.
+func (f *Finder) readFact(ctx context.Context, sessionID string, sequence uint64) (*event.Event, error) {
+	for rec, err := range f.opt.Store.Read(ctx, sessionID, store.Range{After: sequence - 1, Before: sequence + 1}) {
+		if errors.Is(err, store.ErrTrimmed) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		e, err := event.Decode(rec.Data)
+		if err != nil {
+			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, sequence, err))
+		}
+		return e, nil
+	}
+	return nil, nil
+}
+
+// storeFault says to a caller why the store could not be read.
+func storeFault(err error) error {
+	var f *fault.Error
+	switch {
+	case err == nil || errors.As(err, &f):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, store.ErrCorrupt):
+		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the store could not be read; try again")
+}

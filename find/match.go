@@ -1,0 +1,189 @@
+package find
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// segmentSearch looks for words in one segment.
+type segmentSearch struct {
+	*wordQuestion
+	segment *wordSegment
+	gone    map[string]uint64
+	offer   func(match)
+	// found counts the facts that were offered.
+	found int
+
+	sessions map[uint32]*segmentSession // nil: the caller may not see it
+	page     []byte                     // of the documents
+	pageAt   int
+}
+
+// run offers all matches of the segment. It reports whether a word with a star stood for
+// too many.
+func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
+	lists, cut, err := s.lists(ctx)
+	if err != nil || lists == nil {
+		return cut, err
+	}
+	s.sessions, s.pageAt = map[uint32]*segmentSession{}, -1
+	rarest := lists[0]
+	at := make([]int, len(lists))
+	counts := make([]uint32, len(lists))
+	for _, p := range rarest {
+		counts[0] = p.count
+		all := true
+		for i := 1; i < len(lists) && all; i++ {
+			at[i] += skipTo(lists[i][at[i]:], p.doc)
+			all = at[i] < len(lists[i]) && lists[i][at[i]].doc == p.doc
+			if all {
+				counts[i] = lists[i][at[i]].count
+			}
+		}
+		if all {
+			if err := s.offerDocument(ctx, p.doc, counts); err != nil {
+				return cut, err
+			}
+		}
+	}
+	return cut, nil
+}
+
+// skipTo returns how many postings come before a document. Steps grow, so that a long
+// list is not walked for the sake of a short one.
+func skipTo(list []posting, doc uint32) int {
+	step := 1
+	for step < len(list) && list[step].doc < doc {
+		step *= 2
+	}
+	low := step / 2
+	i, _ := slices.BinarySearchFunc(list[low:min(step+1, len(list))], doc, func(p posting, doc uint32) int { return int(int64(p.doc) - int64(doc)) })
+	return low + i
+}
+
+// lists returns the postings of all words, the shortest first; nil if one has none.
+func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool, err error) {
+	words := s.words
+	if s.sessionID != "" {
+		words = append([]queryWord{{text: sessionTerm(s.sessionID)}}, words...)
+	}
+	for i, w := range words {
+		list, more, err := s.list(ctx, w)
+		if err != nil {
+			return nil, false, err
+		}
+		cut = cut || more
+		if len(list) == 0 {
+			return nil, cut, nil
+		}
+		if s.sessionID != "" && i == 0 {
+			for j := range list {
+				list[j].count = 0 // it says where, not how well
+			}
+		}
+		lists = append(lists, list)
+	}
+	slices.SortFunc(lists, func(a, b []posting) int { return len(a) - len(b) })
+	return lists, cut, nil
+}
+
+// list returns the postings of a word, or of all that begin like it.
+func (s *segmentSearch) list(ctx context.Context, w queryWord) (list []posting, cut bool, err error) {
+	var entries []dictWord
+	err = s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
+		if string(d.text) != w.text && !(w.prefix && strings.HasPrefix(string(d.text), w.text)) {
+			return false
+		}
+		if cut = len(entries) == maxExpansion; cut {
+			return false
+		}
+		entries = append(entries, *d)
+		return w.prefix
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range entries {
+		if list, err = s.segment.postings(ctx, list, &entries[i]); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(entries) > 1 {
+		list = joinPostings(list)
+	}
+	return list, cut, nil
+}
+
+// joinPostings orders the postings of several words and adds up those of one document.
+func joinPostings(list []posting) []posting {
+	slices.SortFunc(list, func(a, b posting) int { return int(int64(a.doc) - int64(b.doc)) })
+	out := list[:0]
+	for _, p := range list {
+		if n := len(out); n > 0 && out[n-1].doc == p.doc {
+			out[n-1].count += p.count
+		} else {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// offerDocument offers a document that has all words, if it is asked for.
+func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []uint32) error {
+	off := headerSize + docSize*int(doc)
+	if off/pageSize != s.pageAt {
+		var err error
+		if s.page, err = s.segment.page(ctx, off/pageSize); err != nil {
+			return err
+		}
+		s.pageAt = off / pageSize
+	}
+	d := parseDocument(s.page[off%pageSize:])
+	if !s.kinds[d.kind] || d.time < s.from || d.time >= s.to {
+		return nil
+	}
+	of, err := s.sessionOf(ctx, d.session)
+	if err != nil || of == nil || uint64(d.sequence) <= s.gone[of.id] {
+		return err
+	}
+	s.found++
+	s.offer(match{score: scoreOf(counts, lengthOf(d.length)), time: d.time, session: of.id, sequence: uint64(d.sequence)})
+	return nil
+}
+
+// sessionOf returns a session of the segment, nil if the caller may not see it.
+func (s *segmentSearch) sessionOf(ctx context.Context, place uint32) (*segmentSession, error) {
+	of, known := s.sessions[place]
+	if known {
+		return of, nil
+	}
+	found, err := s.segment.session(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	if s.caller.Sees(found.account) {
+		of = &found
+	}
+	s.sessions[place] = of
+	return of, nil
+}
+
+// The parameters of BM25, and the length that texts are compared with. All are fixed: a
+// rank that depended on how often a word is in all sessions would change between two
+// pages, and would tell of sessions that the caller may not see.
+const (
+	saturation   = 1.2
+	lengthWeight = 0.75
+	usualLength  = 64
+)
+
+// scoreOf says how well a text of some length fits, by how often it has each word.
+func scoreOf(counts []uint32, length float64) float64 {
+	norm := saturation * (1 - lengthWeight + lengthWeight*length/usualLength)
+	score := 0.0
+	for _, n := range counts {
+		score += float64(n) * (saturation + 1) / (float64(n) + norm)
+	}
+	return score
+}

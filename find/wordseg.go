@@ -1,0 +1,340 @@
+package find
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"agentd/index"
+	"agentd/store"
+)
+
+// A segment of words is, in this order:
+//
+//	header     16 numbers of 4 bytes
+//	documents  docSize bytes each: which fact a document is
+//	sessions   8 bytes each: the offset of its names, its first sequence here
+//	names      id and account of each session
+//	blocks     the first word of each block of the dictionary, and its offset
+//	dictionary blocks of words, each with the number and the size of its postings
+//	postings   of each word: documents, ascending, and how often it is in them
+//
+// Numbers of fixed size are little-endian, all others are varints.
+const (
+	headerSize = 64
+	docSize    = 16
+	// blockWords is how many words a block of the dictionary has.
+	blockWords = 64
+	// wordFormat is the first number of the header.
+	wordFormat = 1
+)
+
+// sessionTerm is what the dictionary has for all documents of a session; no word begins so.
+func sessionTerm(id string) string { return "\x00" + id }
+
+// document is a fact that is searched.
+type document struct {
+	session  uint32 // its place in the segment's sessions
+	sequence uint32
+	time     int64 // in milliseconds
+	kind     uint8 // its place in searchedTypes
+	length   uint8 // see lengthCode
+}
+
+func (d *document) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, d.session)
+	b = binary.LittleEndian.AppendUint32(b, d.sequence)
+	t := uint64(max(d.time, 0))
+	b = append(b, byte(t), byte(t>>8), byte(t>>16), byte(t>>24), byte(t>>32), byte(t>>40))
+	return append(b, d.kind, d.length)
+}
+
+func parseDocument(b []byte) document {
+	t := uint64(binary.LittleEndian.Uint32(b[8:])) | uint64(b[12])<<32 | uint64(b[13])<<40
+	return document{
+		session: binary.LittleEndian.Uint32(b), sequence: binary.LittleEndian.Uint32(b[4:]),
+		time: int64(t), kind: b[14], length: b[15],
+	}
+}
+
+// lengthCode keeps a number of words in a byte, 16 steps for each doubling.
+func lengthCode(words int) uint8 {
+	return uint8(min(math.Round(16*math.Log2(float64(max(words, 1)))), 255))
+}
+
+func lengthOf(code uint8) float64 { return math.Exp2(float64(code) / 16) }
+
+// segmentSession is a session of a segment.
+type segmentSession struct {
+	id, account string
+	// first is the lowest sequence of a document of it.
+	first uint32
+}
+
+// wordWriter makes a segment. Documents and words are added in ascending order.
+type wordWriter struct {
+	docs     []byte
+	count    int
+	sessions []segmentSession
+	places   map[string]uint32
+
+	blocks, dict, post []byte
+	blockCount, words  int
+	lastWord           []byte
+}
+
+func newWordWriter() *wordWriter { return &wordWriter{places: map[string]uint32{}} }
+
+// addDocument adds a fact and returns its number.
+func (w *wordWriter) addDocument(sessionID, account string, d document) uint32 {
+	place, ok := w.places[sessionID]
+	if !ok {
+		place = uint32(len(w.sessions))
+		w.places[sessionID] = place
+		w.sessions = append(w.sessions, segmentSession{id: sessionID, account: account, first: d.sequence})
+	}
+	d.session = place
+	w.sessions[place].first = min(w.sessions[place].first, d.sequence)
+	w.docs = d.append(w.docs)
+	w.count++
+	return uint32(w.count - 1)
+}
+
+// addWord adds a word with its postings.
+func (w *wordWriter) addWord(word []byte, postings []byte, documents int) {
+	shared := 0
+	if w.words%blockWords == 0 {
+		w.blocks = append(binary.AppendUvarint(w.blocks, uint64(len(word))), word...)
+		w.blocks = binary.AppendUvarint(w.blocks, uint64(len(w.dict)))
+		w.blockCount++
+		w.dict = binary.AppendUvarint(w.dict, uint64(len(w.post)))
+	} else {
+		for shared < min(len(word), len(w.lastWord)) && word[shared] == w.lastWord[shared] {
+			shared++
+		}
+	}
+	w.dict = binary.AppendUvarint(w.dict, uint64(shared))
+	w.dict = binary.AppendUvarint(w.dict, uint64(len(word)-shared))
+	w.dict = append(w.dict, word[shared:]...)
+	w.dict = binary.AppendUvarint(w.dict, uint64(documents))
+	w.dict = binary.AppendUvarint(w.dict, uint64(len(postings)))
+	w.post = append(w.post, postings...)
+	w.lastWord = append(w.lastWord[:0], word...)
+	w.words++
+}
+
+// finish returns the segment.
+func (w *wordWriter) finish() []byte {
+	var index, names []byte
+	for i := range w.sessions {
+		index = binary.LittleEndian.AppendUint32(index, uint32(len(names)))
+		index = binary.LittleEndian.AppendUint32(index, w.sessions[i].first)
+		names = appendText(appendText(names, w.sessions[i].id), w.sessions[i].account)
+	}
+	parts := [][]byte{w.docs, index, names, w.blocks, w.dict, w.post}
+	head := []uint32{wordFormat, uint32(w.count), uint32(len(w.sessions)), uint32(w.blockCount), uint32(w.words)}
+	off := uint32(headerSize)
+	for _, p := range parts {
+		head = append(head, off)
+		off += uint32(len(p))
+	}
+	head = append(head, off)
+	out := make([]byte, 0, off)
+	for _, n := range head {
+		out = binary.LittleEndian.AppendUint32(out, n)
+	}
+	out = append(out, make([]byte, headerSize-len(out))...)
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// The parts of a segment, as the header gives their offsets.
+const (
+	partDocs = iota
+	partSessions
+	partNames
+	partBlocks
+	partDict
+	partPost
+	partEnd
+)
+
+// wordSegment is an open segment.
+type wordSegment struct {
+	segmentReader
+	docs, sessions, words int
+	off                   [partEnd + 1]int
+	// firstWords and blockAt are the first words and the offsets of the blocks.
+	firstWords []string
+	blockAt    []int
+}
+
+// openWords opens a segment: it reads which blocks there are.
+func openWords(ctx context.Context, read index.Reader, kind string, s segment, cache *pageCache) (*wordSegment, error) {
+	w := &wordSegment{segmentReader: segmentReader{read: read, kind: kind, id: s.id, size: s.size, cache: cache}}
+	head, err := w.bytes(ctx, 0, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	number := func(i int) int { return int(binary.LittleEndian.Uint32(head[4*i:])) }
+	if number(0) != wordFormat {
+		return nil, fmt.Errorf("%w: segment %d of %s has format %d", store.ErrCorrupt, s.id, kind, number(0))
+	}
+	w.docs, w.sessions, w.words = number(1), number(2), number(4)
+	blocks := number(3)
+	for i := range w.off {
+		w.off[i] = number(5 + i)
+	}
+	data, err := w.bytes(ctx, w.off[partBlocks], w.off[partDict]-w.off[partBlocks])
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{data: data}
+	for range blocks {
+		w.firstWords = append(w.firstWords, d.text())
+		w.blockAt = append(w.blockAt, int(d.uint()))
+	}
+	w.blockAt = append(w.blockAt, w.off[partPost]-w.off[partDict])
+	if d.failed || w.off[partEnd] != s.size {
+		return nil, fmt.Errorf("%w: segment %d of %s", store.ErrCorrupt, s.id, kind)
+	}
+	return w, nil
+}
+
+// session returns a session of the segment.
+func (w *wordSegment) session(ctx context.Context, place uint32) (segmentSession, error) {
+	at, err := w.bytes(ctx, w.off[partSessions]+8*int(place), 8)
+	if err != nil {
+		return segmentSession{}, err
+	}
+	off, first := int(binary.LittleEndian.Uint32(at)), binary.LittleEndian.Uint32(at[4:])
+	end := w.off[partBlocks] - w.off[partNames]
+	if int(place)+1 < w.sessions {
+		next, err := w.bytes(ctx, w.off[partSessions]+8*int(place)+8, 4)
+		if err != nil {
+			return segmentSession{}, err
+		}
+		end = int(binary.LittleEndian.Uint32(next))
+	}
+	names, err := w.bytes(ctx, w.off[partNames]+off, end-off)
+	if err != nil {
+		return segmentSession{}, err
+	}
+	d := decoder{data: names}
+	s := segmentSession{id: d.text(), account: d.text(), first: first}
+	if d.failed {
+		return s, fmt.Errorf("%w: sessions of segment %d", store.ErrCorrupt, w.id)
+	}
+	return s, nil
+}
+
+// dictWord is a word of the dictionary. Its text is valid until the next one is read.
+type dictWord struct {
+	text      []byte
+	documents int
+	off, size int // of its postings
+}
+
+// eachFrom calls f with the words of the dictionary that are not before one, until it
+// returns false.
+func (w *wordSegment) eachFrom(ctx context.Context, from string, f func(*dictWord) bool) error {
+	block := sort.Search(len(w.firstWords), func(i int) bool { return w.firstWords[i] > from }) - 1
+	for block = max(block, 0); block < len(w.firstWords); block++ {
+		data, err := w.bytes(ctx, w.off[partDict]+w.blockAt[block], w.blockAt[block+1]-w.blockAt[block])
+		if err != nil {
+			return err
+		}
+		d := decoder{data: data}
+		entry := dictWord{off: int(d.uint())}
+		for len(d.data) > 0 {
+			shared := d.uint()
+			suffix := d.takeBytes(d.uint())
+			if d.failed || shared > uint64(len(entry.text)) {
+				return fmt.Errorf("%w: dictionary of segment %d", store.ErrCorrupt, w.id)
+			}
+			entry.text = append(entry.text[:shared], suffix...)
+			entry.documents, entry.size = int(d.uint()), int(d.uint())
+			if string(entry.text) >= from && !f(&entry) {
+				return nil
+			}
+			entry.off += entry.size
+		}
+	}
+	return nil
+}
+
+// posting says how often a word is in a document.
+type posting struct {
+	doc   uint32
+	count uint32
+}
+
+// postings appends the postings of a word.
+func (w *wordSegment) postings(ctx context.Context, to []posting, word *dictWord) ([]posting, error) {
+	data, err := w.bytes(ctx, w.off[partPost]+word.off, word.size)
+	if err != nil {
+		return nil, err
+	}
+	to = slices.Grow(to, word.documents)
+	return decodePostings(to, data), nil
+}
+
+func decodePostings(to []posting, data []byte) []posting {
+	d := decoder{data: data}
+	doc := uint64(0)
+	for len(d.data) > 0 {
+		v := d.uint()
+		doc += v >> 1
+		p := posting{doc: uint32(doc), count: 1}
+		if v&1 != 0 {
+			p.count = uint32(d.uint())
+		}
+		to = append(to, p)
+	}
+	return to
+}
+
+// postingList is a word's postings while they are written.
+type postingList struct {
+	data      []byte
+	last      uint32 // the document that was written last
+	documents int
+	// current is the document that is counted; nothing is counted before the first.
+	current posting
+}
+
+// count adds a document once more.
+func (l *postingList) countDocument(doc uint32) {
+	if l.current.count > 0 && l.current.doc == doc {
+		l.current.count++
+		return
+	}
+	l.flush()
+	l.current = posting{doc: doc, count: 1}
+}
+
+func (l *postingList) flush() {
+	if l.current.count > 0 {
+		l.appendPosting(l.current)
+	}
+	l.current.count = 0
+}
+
+func (l *postingList) appendPosting(p posting) {
+	v := uint64(p.doc-l.last) << 1
+	if p.count > 1 {
+		l.data = binary.AppendUvarint(l.data, v|1)
+		l.data = binary.AppendUvarint(l.data, uint64(p.count))
+	} else {
+		l.data = binary.AppendUvarint(l.data, v)
+	}
+	l.last = p.doc
+	l.documents++
+}
+
+func (l *postingList) reset() { *l = postingList{data: l.data[:0]} }

@@ -1,0 +1,257 @@
+package index
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentd/event"
+	"agentd/fault"
+	"agentd/store"
+)
+
+// claimedSession is the id under which nodes agree who folds. It has no facts, and no
+// caller can choose it.
+const claimedSession = "/index"
+
+// kindState: projection name → how far it has come.
+const kindState = "index_state"
+
+// Fact is a fact that a projection wants to know, with whose it is.
+type Fact struct {
+	SessionID string
+	// Account owns the session, Workspace is the folder that it was created in.
+	Account, Workspace string
+	// Event is shared between projections: it must not be changed.
+	Event *event.Event
+}
+
+// Batch is what is folded at once.
+type Batch struct {
+	// Facts come in the order of their sequences within a session.
+	Facts []Fact
+	// Fresh says that the stored entries may have changed since the last Fold, or that
+	// what it returned may not have been stored: what a projection remembers of them is
+	// worth nothing.
+	Fresh bool
+}
+
+// Reader reads what is stored, as it is before the batch.
+type Reader interface {
+	store.Contents
+	// Get returns one index entry's value, or [store.ErrNotFound].
+	Get(ctx context.Context, kind, key string) ([]byte, error)
+	// Scan yields index entries. See [store.Store].
+	Scan(ctx context.Context, s store.Scan) iter.Seq2[store.Entry, error]
+}
+
+// Projection derives index entries from facts.
+type Projection interface {
+	// Name names the projection and is the kind of all its entries. A projection that
+	// changes what it writes changes its name, and is then built anew.
+	Name() string
+	// Types are the types of the facts that it folds; others are not even decoded.
+	Types() []event.Type
+	// Fold returns the changes to the entries that follow from a batch. It is called
+	// again with the same facts if they could not be stored.
+	Fold(ctx context.Context, b *Batch, read Reader) ([]store.IndexOp, error)
+}
+
+// Maintainer is implemented by a projection that keeps its entries in order between folds.
+type Maintainer interface {
+	Projection
+	// Maintain returns changes that don't follow from new facts, such as the merging of
+	// many small entries into one. It is called when everything is folded, again and
+	// again until it returns none. Each call should be short: queries wait for it.
+	Maintain(ctx context.Context, read Reader, fresh bool) ([]store.IndexOp, error)
+}
+
+// Owner says whose a session is.
+type Owner struct{ Account, Workspace string }
+
+// Options configure an [Indexer]. Store and Owner are required.
+type Options struct {
+	Store store.Store
+	// Owner returns whose a session is. A fault of kind not found says that the session
+	// was deleted: its facts are skipped.
+	Owner func(ctx context.Context, sessionID string) (Owner, error)
+	// Projections are folded together.
+	Projections []Projection
+	// Delay is how long facts may wait for others, so that they are folded together;
+	// default 2 s.
+	Delay time.Duration
+	// MaxFacts is how many facts are folded at once at most; default 8192.
+	MaxFacts int
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// Indexer keeps the entries of projections up to date.
+type Indexer struct {
+	opt   Options
+	types map[event.Type]bool
+
+	wake    chan struct{} // capacity 1: there are new facts
+	hurry   chan struct{} // capacity 1: a waiter came
+	stop    context.CancelFunc
+	stopped chan struct{}
+
+	hot hotFacts
+
+	mu      sync.Mutex
+	waiters []chan error
+	pending int // facts since the last pass
+	running bool
+
+	// What follows is for the one goroutine.
+
+	epoch  uint64 // of the claim; 0 without one
+	tidy   bool   // the projections had nothing left to put in order
+	states map[string]*progress
+	fresh  map[string]bool
+	owners map[string]Owner
+}
+
+// New returns an indexer that does nothing until [Indexer.Start].
+func New(opt Options) *Indexer {
+	if opt.Delay == 0 {
+		opt.Delay = 2 * time.Second
+	}
+	if opt.MaxFacts == 0 {
+		opt.MaxFacts = 8192
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	x := &Indexer{
+		opt: opt, types: map[event.Type]bool{event.TypeSessionDeleted: true},
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), stopped: make(chan struct{}),
+		states: map[string]*progress{}, fresh: map[string]bool{}, owners: map[string]Owner{},
+	}
+	for _, p := range opt.Projections {
+		for _, t := range p.Types() {
+			x.types[t] = true
+		}
+	}
+	return x
+}
+
+// Start begins to follow the store. It may be called once.
+func (x *Indexer) Start(ctx context.Context) {
+	ctx, x.stop = context.WithCancel(context.WithoutCancel(ctx))
+	x.mu.Lock()
+	x.running = true
+	x.mu.Unlock()
+	go x.follow(ctx)
+}
+
+// Close ends what [Indexer.Start] began and waits for it. What is not folded yet is
+// folded after the next start.
+func (x *Indexer) Close() {
+	if x.stop == nil {
+		return
+	}
+	x.stop()
+	<-x.stopped
+}
+
+// Committed implements session.Observer: it says that there are new facts. Their payloads
+// must not be changed afterwards.
+func (x *Indexer) Committed(sessionID string, facts []event.Event) {
+	x.hot.addBatch(sessionID, facts, x.types)
+	x.mu.Lock()
+	x.pending += len(facts)
+	many := x.pending >= x.opt.MaxFacts
+	x.mu.Unlock()
+	if many {
+		ring(x.hurry)
+		return
+	}
+	ring(x.wake)
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// CatchUp returns when everything that was durable at the time of the call is in the
+// index, so that a query reads what its caller wrote.
+func (x *Indexer) CatchUp(ctx context.Context) error {
+	done := make(chan error, 1)
+	x.mu.Lock()
+	if !x.running {
+		x.mu.Unlock()
+		return fault.New(fault.Unavailable, "the runtime is stopping")
+	}
+	x.waiters = append(x.waiters, done)
+	x.mu.Unlock()
+	ring(x.hurry)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// follow folds until ctx ends.
+func (x *Indexer) follow(ctx context.Context) {
+	defer close(x.stopped)
+	defer x.endWaiters()
+	ring(x.wake) // what an earlier process left
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			x.releaseClaim(context.WithoutCancel(ctx))
+			return
+		case <-x.wake:
+			if due == nil {
+				timer.Reset(x.opt.Delay)
+				due = timer.C
+			}
+			continue
+		case <-due:
+		case <-x.hurry:
+		}
+		due = nil
+		waiters := x.takeWaiters()
+		err := x.pass(ctx)
+		for _, w := range waiters {
+			w <- err
+		}
+		if err == nil {
+			err = x.maintain(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			x.opt.Logger.Warn("the index could not be brought up to date; it is tried again", "error", err)
+			timer.Reset(x.opt.Delay)
+			due = timer.C
+		}
+	}
+}
+
+func (x *Indexer) takeWaiters() []chan error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	waiters := x.waiters
+	x.waiters, x.pending = nil, 0
+	return waiters
+}
+
+// endWaiters answers those who wait when nothing is folded any more.
+func (x *Indexer) endWaiters() {
+	x.mu.Lock()
+	x.running = false
+	x.mu.Unlock()
+	for _, w := range x.takeWaiters() {
+		w <- fault.New(fault.Unavailable, "the runtime is stopping")
+	}
+}
