@@ -179,6 +179,9 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		}
 		r.background.Go(func() { r.recover(run, unfinished) })
 		r.background.Go(func() { r.finishDeletions(run) })
+		if err := r.completeCards(ctx, run); err != nil {
+			return nil, errors.Join(err, r.Close(ctx))
+		}
 	}
 	return r, nil
 }
@@ -194,6 +197,24 @@ func (r *Runtime) finishDeletions(ctx context.Context) {
 	if err := r.manager.FinishDeletions(ctx); err != nil && ctx.Err() == nil {
 		r.opt.Logger.Warn("what is left of deleted sessions could not be removed", "error", err)
 	}
+}
+
+// completeCards has what lists need written for sessions of earlier releases, once.
+func (r *Runtime) completeCards(ctx, run context.Context) error {
+	done, err := r.manager.CardsComplete(ctx)
+	if err != nil {
+		return fmt.Errorf("agentd: %w", err)
+	}
+	if done {
+		return nil
+	}
+	r.background.Go(func() {
+		r.opt.Logger.Info("lists are extended to the sessions of earlier releases; they are incomplete until then")
+		if err := r.manager.WriteCards(run); err != nil && run.Err() == nil {
+			r.opt.Logger.Warn("lists lack things of sessions of earlier releases; the next start tries again", "error", err)
+		}
+	})
+	return nil
 }
 
 // openChannels makes the hub of remote channels. The key that resume tokens are

@@ -51,6 +51,13 @@ type ListActions struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Status keeps the actions with that status; all if absent.
 	Status string `json:"status,omitempty" enum:"@actionStatus"`
+	// Type keeps the actions that ask for this kind of answer, such as tool_permission.
+	Type string `json:"type,omitempty" max:"256"`
+	// Tool keeps the actions about calls of this tool.
+	Tool string `json:"tool,omitempty" max:"256"`
+	Narrowing
+	// Sort is what the actions are ordered by; default id.
+	Sort string `json:"sort,omitempty" enum:"id created updated"`
 }
 
 // Command implements [Params].
@@ -58,12 +65,14 @@ func (*ListActions) Command() Name              { return "list_actions" }
 func (*ListActions) returns(*ListActionsResult) {}
 
 // Validate implements [Params].
-func (p *ListActions) Validate() error { return check(p) }
+func (p *ListActions) Validate() error { return checkNarrowing(p, &p.Narrowing) }
 
 // ListActionsResult is a page of actions, each the action's record.
 type ListActionsResult struct {
 	// Actions of this page.
 	Actions []event.Raw `json:"actions" as:"action"`
+	// Total counts the actions that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

@@ -14,8 +14,8 @@ func actionDefs() []Def {
 			Name: "list_actions", Noun: "action", Form: formOf[ListActions, ListActionsResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Lists actions.",
-			Doc:     "An action stays pending, across restarts, until it is answered or expires.",
-			Example: `{"status":"pending"}`,
+			Doc:     "An action stays pending, across restarts, until it is answered or expires. " + listDoc,
+			Example: `{"status":"pending","tool":"shell","sort":"created"}`,
 		},
 	}
 }

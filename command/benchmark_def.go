@@ -38,5 +38,12 @@ func benchmarkDefs() []Def {
 			Doc:     "Trials of different data sets or verifiers are a conflict.",
 			Example: `{"baseline":{"configurationId":"baseline","trialIds":["trial_1"]},"candidate":{"configurationId":"candidate","trialIds":["trial_2"]},"decision":"promote"}`,
 		},
+		{
+			Name: "list_trials", Noun: "benchmark", Form: formOf[ListTrials, ListTrialsResult](),
+			Scope: RoleObserver, Available: true, Since: "0.1",
+			Means:   "Lists benchmark trials with their scores.",
+			Doc:     listDoc,
+			Example: `{"datasetId":"docs-tasks","configurationId":"candidate","sort":"created"}`,
+		},
 	}
 }

@@ -31,5 +31,12 @@ func evidenceDefs() []Def {
 			Doc:     "What is recorded is the word of who calls, not of the runtime: it decides nothing. It stands in the evidence of the session and, with taskId, of the task, and in every pack, review and summary made from then on. Without a scope beyond the session it is about all of it.",
 			Example: `{"sessionId":"sess_docs","taskId":"task_review","verificationOutcomes":[{"name":"links","status":"passed"}],"note":"Reads well."}`,
 		},
+		{
+			Name: "list_exports", Noun: "evidence", Form: formOf[ListExports, ListExportsResult](),
+			Scope: RoleObserver, Available: true, Since: "0.1",
+			Means:   "Lists what was exported: evidence packs, replay cases, reviews and trials.",
+			Doc:     listDoc,
+			Example: `{"sessionId":"sess_docs","type":"evidence","sort":"created"}`,
+		},
 	}
 }

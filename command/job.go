@@ -136,6 +136,11 @@ type ListJobs struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Status keeps the jobs with that status.
 	Status string `json:"status,omitempty" enum:"pending running completed failed cancelling cancelled"`
+	// TaskID keeps the jobs that work for this task.
+	TaskID string `json:"taskId,omitempty" check:"id"`
+	Narrowing
+	// Sort is what the jobs are ordered by; default id.
+	Sort string `json:"sort,omitempty" enum:"id created updated title items"`
 }
 
 // Command implements [Params].
@@ -143,13 +148,15 @@ func (*ListJobs) Command() Name           { return "list_jobs" }
 func (*ListJobs) returns(*ListJobsResult) {}
 
 // Validate implements [Params].
-func (p *ListJobs) Validate() error { return check(p) }
+func (p *ListJobs) Validate() error { return checkNarrowing(p, &p.Narrowing) }
 
 // ListJobsResult is a page of jobs.
 type ListJobsResult struct {
 	// Jobs of this page, each with its first items; the nextCursor of a job that has
 	// more is for get_job.
 	Jobs []JobRecord `json:"jobs"`
+	// Total counts the jobs that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

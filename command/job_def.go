@@ -28,8 +28,8 @@ func jobDefs() []Def {
 			Name: "list_jobs", Noun: "job", Form: formOf[ListJobs, ListJobsResult](),
 			Scope: RoleObserver, Since: "0.1", Available: true,
 			Means:   "Lists jobs.",
-			Doc:     "Each job has its first 20 items; get_job has all of them; continue with the job's nextCursor.",
-			Example: `{"status":"running"}`,
+			Doc:     "Each job has its first 20 items; get_job has all of them; continue with the job's nextCursor. " + listDoc,
+			Example: `{"status":"running","sort":"created"}`,
 		},
 		{
 			Name: "cancel_job", Noun: "job", Form: formOf[CancelJob, JobRecord](),

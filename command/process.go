@@ -141,6 +141,15 @@ type ListProcesses struct {
 	Page
 	// SessionID keeps the processes of one session.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
+	// Status keeps the processes with that status.
+	Status string `json:"status,omitempty" enum:"running completed failed terminated"`
+	// TurnID keeps the processes that this turn started.
+	TurnID string `json:"turnId,omitempty" check:"id"`
+	// Type keeps the processes that run in the background, or those that a call waits for.
+	Type string `json:"type,omitempty" enum:"foreground background"`
+	Narrowing
+	// Sort is what the processes are ordered by; default id.
+	Sort string `json:"sort,omitempty" enum:"id created updated duration"`
 }
 
 // Command implements [Params].
@@ -148,12 +157,14 @@ func (*ListProcesses) Command() Name                { return "list_processes" }
 func (*ListProcesses) returns(*ListProcessesResult) {}
 
 // Validate implements [Params].
-func (p *ListProcesses) Validate() error { return check(p) }
+func (p *ListProcesses) Validate() error { return checkNarrowing(p, &p.Narrowing) }
 
 // ListProcessesResult is a page of processes.
 type ListProcessesResult struct {
 	// Processes of this page.
 	Processes []ProcessRecord `json:"processes"`
+	// Total counts the processes that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }
@@ -162,6 +173,16 @@ type ListProcessesResult struct {
 type ProcessRecord struct {
 	// ProcessID is the process's id.
 	ProcessID string `json:"processId"`
+	// SessionID is the session that it runs for.
+	SessionID string `json:"sessionId,omitempty"`
+	// ThreadID is the thread that it runs for.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that started it.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCallID is the call that started it.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Background says that no call waits for its end.
+	Background bool `json:"background,omitempty"`
 	// Status of the process.
 	Status string `json:"status"`
 	// Command is the program and its arguments.
@@ -178,6 +199,8 @@ type ProcessRecord struct {
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// EndedAt is when it ended.
 	EndedAt time.Time `json:"endedAt,omitzero"`
+	// DurationMs is how long it ran.
+	DurationMs int64 `json:"durationMs,omitempty"`
 }
 
 // ReadModel implements [ReadModel].

@@ -28,8 +28,8 @@ func processDefs() []Def {
 			Name: "list_processes", Noun: "process", Form: formOf[ListProcesses, ListProcessesResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Lists processes.",
-			Doc:     "The list is the ledger that is written before a process runs, so it survives a crash.",
-			Example: `{"sessionId":"sess_docs"}`,
+			Doc:     "The list is the ledger that is written before a process runs, so it survives a crash. " + listDoc,
+			Example: `{"sessionId":"sess_docs","status":"running"}`,
 		},
 	}
 }

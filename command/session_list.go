@@ -40,10 +40,7 @@ func (*ListSessions) returns(*ListSessionsResult) {}
 
 // Validate implements [Params].
 func (p *ListSessions) Validate() error {
-	if !p.From.IsZero() && !p.To.IsZero() && !p.From.Before(p.To) {
-		return fault.Param("from", "must be before to")
-	}
-	return check(p)
+	return firstError(checkSpan(p.From, p.To), check(p))
 }
 
 // SessionSummary is a session in a list. It is as fresh as the session's last

@@ -117,8 +117,8 @@ func taskReadDefs() []Def {
 			Name: "list_tasks", Noun: "task", Form: formOf[ListTasks, ListTasksResult](),
 			Scope: RoleObserver, Available: true, Since: "0.1",
 			Means:   "Lists tasks.",
-			Doc:     "Implicit tasks of turns are listed too; their visibility is internal.",
-			Example: `{"sessionId":"sess_docs","status":"running"}`,
+			Doc:     "The list of one session has the implicit tasks of its newest turns too; their visibility is internal. Archived tasks are listed only if status asks for them. " + listDoc,
+			Example: `{"sessionId":"sess_docs","status":"running","sort":"updated"}`,
 		},
 	}
 }

@@ -231,6 +231,11 @@ type ListTasks struct {
 	Status string `json:"status,omitempty" enum:"@taskStatus"`
 	// ParentTaskID keeps the children of one task.
 	ParentTaskID string `json:"parentTaskId,omitempty" check:"id"`
+	// Type keeps the tasks whose taskKind it is.
+	Type string `json:"type,omitempty" max:"256"`
+	Narrowing
+	// Sort is what the tasks are ordered by; default id.
+	Sort string `json:"sort,omitempty" enum:"@workOrder"`
 }
 
 // Command implements [Params].
@@ -238,12 +243,14 @@ func (*ListTasks) Command() Name            { return "list_tasks" }
 func (*ListTasks) returns(*ListTasksResult) {}
 
 // Validate implements [Params].
-func (p *ListTasks) Validate() error { return check(p) }
+func (p *ListTasks) Validate() error { return checkNarrowing(p, &p.Narrowing) }
 
 // ListTasksResult is a page of tasks.
 type ListTasksResult struct {
 	// Tasks of this page.
 	Tasks []TaskRecord `json:"tasks"`
+	// Total counts the tasks that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

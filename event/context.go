@@ -73,7 +73,7 @@ type CompactionFailed struct {
 
 // ArtifactChanged says that a deliverable was observed or produced.
 type ArtifactChanged struct {
-	Change     string `json:"change" enum:"created updated deleted observed"`
+	Change     string `json:"change" enum:"@artifactChange"`
 	Title      string `json:"title,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 	URI        string `json:"uri,omitempty"`

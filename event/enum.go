@@ -13,6 +13,7 @@ var enums = map[string]string{
 	"actionStatus":        "pending resolved expired",
 	"approvalDecision":    "allow deny timeout cancel",
 	"approvalScope":       "once session",
+	"artifactChange":      "created updated deleted observed",
 	"attemptWorker":       "runtime external peer",
 	"channelTransport":    "websocket sse json_rpc grpc http_json stdio in_process custom",
 	"compactionTrigger":   "context_fraction requested context_overflow",
@@ -22,6 +23,7 @@ var enums = map[string]string{
 	"deliveryMechanism":   "polling streaming subscription push",
 	"deliveryOutcome":     "delivered failing gave_up refused",
 	"direction":           "inbound outbound",
+	"exportKind":          "evidence replay review benchmark_trial",
 	"fileChange":          "created modified deleted",
 	"finalDecider":        "local remote",
 	"headroom":            "ok low blocked unknown not_applicable",
@@ -30,6 +32,7 @@ var enums = map[string]string{
 	"missedRuns":          "skip run_once run_all",
 	"modelFailure":        "rate_limited overloaded server_error timeout network auth invalid_request context_overflow content_filter interrupted malformed",
 	"modelPurpose":        "turn compaction repair classification",
+	"modelStatus":         "ready no_credential",
 	"modelStop":           "end_turn tool_use max_tokens stop_sequence refusal other",
 	"network":             "deny allow proxy",
 	"overlappingRuns":     "skip queue allow",
@@ -54,6 +57,7 @@ var enums = map[string]string{
 	"trialRole":           "baseline candidate control",
 	"turnAccepted":        "accepted queued",
 	"sortOrder":           "asc desc",
+	"workOrder":           "id created updated title cost",
 }
 
 // EnumValues returns the values of an enum tag, nil if it is empty. A name that isn't

@@ -31,6 +31,7 @@ func (l *Loop) Register(t *command.Table) {
 	command.Handle(t, l.rollbackThread)
 	command.Handle(t, l.getDiff)
 	command.Handle(t, l.testPolicy)
+	command.Handle(t, l.listModels)
 }
 
 // subject is what a question about tools, policy or environment is about.

@@ -47,4 +47,5 @@ func (r *Reporter) Register(t *command.Table) {
 	command.HandleKept(t, r.exportReplay, packAnswer[*command.ExportReplay](r))
 	command.HandleKept(t, r.exportReview, packAnswer[*command.ExportReview](r))
 	command.Handle(t, r.recordReview)
+	command.Handle(t, r.listExports)
 }

@@ -246,41 +246,30 @@ func (r *request) findAction(ctx context.Context, actionID string) (*actionRecor
 }
 
 func (r *request) listActions(ctx context.Context, p *command.ListActions) (*command.ListActionsResult, error) {
-	kind := kindAction
+	kind := ActionCards
 	if p.Status == state.ActionPending {
-		kind = kindPending // the few that are pending, not all that ever were
+		kind = PendingCards // the few that are pending, not all that ever were
 	}
-	if p.SessionID != "" {
-		if err := r.viewSession(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
-			return nil, err
-		}
+	page, err := r.m.ListCards(ctx, r.caller, &CardQuery{
+		Kind: kind, Page: &p.Page, Narrow: &p.Narrowing, SessionID: p.SessionID, Status: p.Status, Type: p.Type, Tool: p.Tool, Sort: p.Sort,
+	})
+	if err != nil {
+		return nil, err
 	}
-	res := &command.ListActionsResult{Actions: []event.Raw{}}
-	last := ""
-	for entry, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: p.Cursor}) {
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		rec, err := r.findAction(ctx, entry.Key)
+	res := &command.ListActionsResult{Actions: []event.Raw{}, Total: page.Total, NextCursor: page.Next()}
+	for _, c := range page.Things() {
+		rec, err := r.findAction(ctx, c.ID)
 		if fault.KindOf(err) == fault.NotFound {
-			continue
+			continue // its session was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
-		}
-		if (p.SessionID != "" && rec.Action.SessionID != p.SessionID) || (p.Status != "" && rec.Action.Status != p.Status) {
-			continue
-		}
-		if len(res.Actions) == p.Size() {
-			res.NextCursor = last
-			break
 		}
 		v, err := json.Marshal(rec.Action)
 		if err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "an action could not be encoded")
 		}
 		res.Actions = append(res.Actions, v)
-		last = entry.Key
 	}
 	return res, nil
 }

@@ -137,6 +137,14 @@ func (d *deletion) collect(ctx context.Context, s store.Store, sessionID string)
 			}
 		}
 	}
+	for _, kind := range cardKinds() {
+		for e, err := range s.Scan(ctx, store.Scan{Kind: kind.entryKind(), Prefix: cardPrefix(d.account, sessionID)}) {
+			if err != nil {
+				return err
+			}
+			d.index = append(d.index, removeOp(e.Kind, e.Key))
+		}
+	}
 	for snap, err := range s.Snapshots(ctx, sessionID) {
 		if err != nil {
 			return err

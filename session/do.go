@@ -32,6 +32,7 @@ func (m *Manager) Register(t *command.Table) {
 	handleCommand(t, m, (*request).resolvePermission)
 	handleCommand(t, m, (*request).forkThread)
 	handleCommand(t, m, (*request).listProcesses)
+	handleCommand(t, m, (*request).listArtifacts)
 	handleCommand(t, m, (*request).getQuotas)
 	handleCommand(t, m, (*request).getPeerTask)
 	handleCommand(t, m, (*request).listPeerTasks)

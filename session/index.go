@@ -1,8 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -30,7 +28,8 @@ const (
 	kindPending = "action_pending"
 	// kindTask: task id → session id.
 	kindTask = "task"
-	// kindTaskOf: session and task id → nothing, for every task but those of turns.
+	// kindTaskOf: session and task id → nothing. The first releases wrote it; cards took
+	// its place.
 	kindTaskOf = "task_of"
 	// kindClaim: a noun and an id that a caller chose → what was asked under it.
 	kindClaim = "claim"
@@ -90,13 +89,7 @@ func sessionKey(st *state.Session) string {
 }
 
 // timeKey orders keys by time. The zero time comes first.
-func timeKey(t time.Time) string {
-	var at [8]byte
-	if !t.IsZero() {
-		binary.BigEndian.PutUint64(at[:], uint64(t.UnixMicro()))
-	}
-	return hex.EncodeToString(at[:])
-}
+func timeKey(t time.Time) string { return command.TimeKey(t) }
 
 // changesSummary reports whether a fact has its session's summary written again.
 func changesSummary(p event.Payload) bool {
@@ -124,6 +117,7 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	if summed {
 		ops = indexSession(ops, st)
 	}
+	ops = indexCards(ops, st, e)
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		r := submittedRecord(e, p)
@@ -140,11 +134,7 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 		}
 		return ops, nil
 	case *event.TaskCreated:
-		ops = append(ops, putOp(kindTask, e.TaskID, []byte(e.SessionID)))
-		if p.TaskKind != state.TaskKindTurn {
-			ops = append(ops, putOp(kindTaskOf, e.SessionID+"/"+e.TaskID, nil))
-		}
-		return ops, nil
+		return append(ops, putOp(kindTask, e.TaskID, []byte(e.SessionID))), nil
 	case *event.ProcessStarted:
 		return append(ops, putOp(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
 	case *event.SubagentSpawned:

@@ -6,37 +6,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"sync"
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/fault"
 	"agentd/store"
 )
 
 // listSessions answers from the index alone: it loads no session and claims none.
 func (r *request) listSessions(ctx context.Context, p *command.ListSessions) (*command.ListSessionsResult, error) {
-	page, err := newSessionPage(p)
+	page, err := command.NewOrderedPage(&p.Page, cmp.Or(p.Sort, "created"), p.Order, sessionOrders,
+		func(s *command.SessionSummary) string { return s.SessionID })
 	if err != nil {
 		return nil, err
 	}
 	keeps := sessionFilter(p)
-	total := int64(0)
 	for s, err := range r.visibleSessions(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if !keeps(s) {
-			continue
+		if keeps(s) {
+			page.Offer(s)
 		}
-		total++
-		page.offer(s)
 	}
-	res := page.result()
-	res.Total = total
+	res := &command.ListSessionsResult{Sessions: []command.SessionSummary{}, Total: page.Total, NextCursor: page.Next()}
+	for _, s := range page.Things() {
+		res.Sessions = append(res.Sessions, *s)
+	}
 	return res, nil
 }
 
@@ -140,92 +138,14 @@ func sessionFilter(p *command.ListSessions) func(*command.SessionSummary) bool {
 	}
 }
 
-// sortKeys give what sessions are ordered by, as texts that are ordered the same way.
-var sortKeys = map[string]func(*command.SessionSummary) string{
+// sessionOrders are the orders of a list of sessions.
+var sessionOrders = command.Orders[*command.SessionSummary]{
 	"created": func(s *command.SessionSummary) string { return timeKey(s.CreatedAt) },
 	"updated": func(s *command.SessionSummary) string { return timeKey(s.UpdatedAt) },
-	"cost":    func(s *command.SessionSummary) string { return numberKey(math.Float64bits(max(s.CostUSD, 0))) },
-	"tokens":  func(s *command.SessionSummary) string { return numberKey(uint64(s.InputTokens + s.OutputTokens)) },
-	"turns":   func(s *command.SessionSummary) string { return numberKey(uint64(s.TurnCount)) },
-	"title":   func(s *command.SessionSummary) string { return strings.ToLower(s.Title) },
-}
-
-func numberKey(n uint64) string { return fmt.Sprintf("%016x", n) }
-
-// sessionPage collects the sessions that come next behind a place in the order.
-type sessionPage struct {
-	size       int
-	sort       string
-	descending bool
-	key        func(*command.SessionSummary) string
-	// behind is where the page begins; nil at the beginning.
-	behind *sessionPlace
-	// found are the first of those that come behind it, in order: one more than fits.
-	found []sessionPlace
-}
-
-// sessionPlace is a session's place in an order.
-type sessionPlace struct {
-	key, id string
-	summary *command.SessionSummary
-}
-
-func newSessionPage(p *command.ListSessions) (*sessionPage, error) {
-	by := cmp.Or(p.Sort, "created")
-	g := &sessionPage{size: p.Size(), sort: by, descending: by != "title", key: sortKeys[by]}
-	if p.Order != "" {
-		g.descending = p.Order == "desc"
-	}
-	if p.Cursor == "" {
-		return g, nil
-	}
-	order, rest, _ := strings.Cut(p.Cursor, "\n")
-	id, key, ok := strings.Cut(rest, "\n")
-	if !ok || order != g.order() {
-		return nil, fault.Param("cursor", "is of a list in another order; repeat its sort and order, or leave the cursor out to start from the beginning")
-	}
-	g.behind = &sessionPlace{key: key, id: id}
-	return g, nil
-}
-
-// order names the order in cursors.
-func (g *sessionPage) order() string {
-	if g.descending {
-		return g.sort + " desc"
-	}
-	return g.sort + " asc"
-}
-
-// compare orders two places. Sessions that are alike are ordered by their ids.
-func (g *sessionPage) compare(a, b sessionPlace) int {
-	c := cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
-	if g.descending {
-		return -c
-	}
-	return c
-}
-
-func (g *sessionPage) offer(s *command.SessionSummary) {
-	at := sessionPlace{g.key(s), s.SessionID, s}
-	full := len(g.found) > g.size
-	if (g.behind != nil && g.compare(at, *g.behind) <= 0) || (full && g.compare(at, g.found[g.size]) >= 0) {
-		return
-	}
-	i, _ := slices.BinarySearchFunc(g.found, at, g.compare)
-	if full {
-		g.found = g.found[:g.size]
-	}
-	g.found = slices.Insert(g.found, i, at)
-}
-
-func (g *sessionPage) result() *command.ListSessionsResult {
-	res := &command.ListSessionsResult{Sessions: []command.SessionSummary{}}
-	for i := range g.found[:min(len(g.found), g.size)] {
-		res.Sessions = append(res.Sessions, *g.found[i].summary)
-	}
-	if len(g.found) > g.size {
-		last := g.found[g.size-1]
-		res.NextCursor = g.order() + "\n" + last.id + "\n" + last.key
-	}
-	return res
+	"cost":    func(s *command.SessionSummary) string { return command.NumberKey(s.CostUSD) },
+	"tokens": func(s *command.SessionSummary) string {
+		return command.NumberKey(float64(s.InputTokens + s.OutputTokens))
+	},
+	"turns": func(s *command.SessionSummary) string { return command.NumberKey(float64(s.TurnCount)) },
+	"title": func(s *command.SessionSummary) string { return strings.ToLower(s.Title) },
 }

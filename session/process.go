@@ -58,33 +58,24 @@ func (r *request) findProcess(ctx context.Context, sessionID, processID string) 
 }
 
 func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (*command.ListProcessesResult, error) {
-	if p.SessionID != "" {
-		if err := r.viewSession(ctx, p.SessionID, func(*state.Session) error { return nil }); err != nil {
-			return nil, err
-		}
+	page, err := r.m.ListCards(ctx, r.caller, &CardQuery{
+		Kind: ProcessCards, Page: &p.Page, Narrow: &p.Narrowing, SessionID: p.SessionID, Status: p.Status, Type: p.Type, Parent: p.TurnID, Sort: p.Sort,
+	})
+	if err != nil {
+		return nil, err
 	}
-	res := &command.ListProcessesResult{Processes: []command.ProcessRecord{}}
-	last := ""
-	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindProcess, After: p.Cursor}) {
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		if p.SessionID != "" && string(e.Value) != p.SessionID {
-			continue
-		}
-		x, err := r.findProcess(ctx, string(e.Value), e.Key)
+	res := &command.ListProcessesResult{Processes: []command.ProcessRecord{}, Total: page.Total, NextCursor: page.Next()}
+	for _, c := range page.Things() {
+		x, err := r.findProcess(ctx, c.SessionID, c.ID)
 		if fault.KindOf(err) == fault.NotFound {
-			continue // another account's
+			continue // its session was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
-		if len(res.Processes) == p.Size() {
-			res.NextCursor = last
-			break
-		}
-		res.Processes = append(res.Processes, ProcessRecord(x))
-		last = e.Key
+		record := ProcessRecord(x)
+		record.SessionID = c.SessionID
+		res.Processes = append(res.Processes, record)
 	}
 	return res, nil
 }
@@ -92,7 +83,8 @@ func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (
 // ProcessRecord is a process as commands tell it.
 func ProcessRecord(x *state.Process) command.ProcessRecord {
 	return command.ProcessRecord{
-		ProcessID: x.ProcessID, Status: x.Status, Command: x.Command, Cwd: x.Cwd, TTY: x.TTY, ExitCode: x.ExitCode,
-		OutputRef: x.OutputRef, StartedAt: x.StartedAt, EndedAt: x.EndedAt,
+		ProcessID: x.ProcessID, ThreadID: x.ThreadID, TurnID: x.TurnID, ToolCallID: x.ToolCallID, Background: x.Background,
+		Status: x.Status, Command: x.Command, Cwd: x.Cwd, TTY: x.TTY, ExitCode: x.ExitCode,
+		OutputRef: x.OutputRef, StartedAt: x.StartedAt, EndedAt: x.EndedAt, DurationMs: x.DurationMs,
 	}
 }

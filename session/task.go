@@ -3,8 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"iter"
-	"strings"
 
 	"agentd/event"
 	"agentd/fault"
@@ -33,43 +31,6 @@ func (tx *Tx) TaskSession(taskID string) (string, error) {
 		return "", storeFault(err)
 	}
 	return string(v), nil
-}
-
-// TaskEntry says where a task is.
-type TaskEntry struct{ TaskID, SessionID string }
-
-// AllTasks yields all tasks after an id, those of turns included, in the order of
-// their ids.
-func (m *Manager) AllTasks(ctx context.Context, after string) iter.Seq2[TaskEntry, error] {
-	return func(yield func(TaskEntry, error) bool) {
-		for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindTask, After: after}) {
-			if err != nil {
-				yield(TaskEntry{}, storeFault(err))
-				return
-			}
-			if !yield(TaskEntry{TaskID: e.Key, SessionID: string(e.Value)}, nil) {
-				return
-			}
-		}
-	}
-}
-
-// TasksOf yields the tasks of one session after an id, without those of turns, in
-// the order of their ids.
-func (m *Manager) TasksOf(ctx context.Context, sessionID, after string) iter.Seq2[TaskEntry, error] {
-	prefix := sessionID + "/"
-	return func(yield func(TaskEntry, error) bool) {
-		for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindTaskOf, After: prefix + after}) {
-			if err != nil {
-				yield(TaskEntry{}, storeFault(err))
-				return
-			}
-			id, ok := strings.CutPrefix(e.Key, prefix)
-			if !ok || !yield(TaskEntry{TaskID: id, SessionID: sessionID}, nil) {
-				return
-			}
-		}
-	}
 }
 
 // ClaimID binds an id that a caller chose to a value, for all sessions at once: if

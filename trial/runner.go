@@ -95,4 +95,5 @@ func (r *Runner) Register(t *command.Table) {
 	command.Handle(t, r.endTrial)
 	command.HandleKept(t, r.exportTrial, r.trialAnswer)
 	command.Handle(t, r.compareTrials)
+	command.Handle(t, r.listTrials)
 }

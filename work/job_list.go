@@ -156,53 +156,34 @@ func (f *foundJob) summary() command.JobSummary {
 	return s
 }
 
-const (
-	// scanJobs is how many index entries are read at once when jobs are listed.
-	scanJobs = 200
-	// listedItems is how many items of each job a list shows.
-	listedItems = 20
-)
+// listedItems is how many items of each job a list shows.
+const listedItems = 20
 
-// listJobs lists the jobs that the caller may see, in the order of their ids.
+// listJobs lists the jobs that the caller may see.
 func (w *Work) listJobs(ctx context.Context, caller command.Caller, p *command.ListJobs) (*command.ListJobsResult, error) {
-	if p.SessionID != "" {
-		if err := w.m.ViewAs(ctx, caller, p.SessionID, func(*state.Session) error { return nil }); err != nil {
-			return nil, err
-		}
+	page, err := w.m.ListCards(ctx, caller, &session.CardQuery{
+		Kind: session.JobCards, Page: &p.Page, Narrow: &p.Narrowing, SessionID: p.SessionID, Status: p.Status, Parent: p.TaskID, Sort: p.Sort,
+	})
+	if err != nil {
+		return nil, err
 	}
-	res := &command.ListJobsResult{Jobs: []command.JobRecord{}}
-	for after := p.Cursor; ; {
-		page, err := w.m.Members(ctx, session.KindJob, p.SessionID, after, scanJobs)
+	res := &command.ListJobsResult{Jobs: []command.JobRecord{}, Total: page.Total, NextCursor: page.Next()}
+	for _, c := range page.Things() {
+		f, err := w.jobIn(ctx, caller, c.SessionID, c.ID)
+		if fault.KindOf(err) == fault.NotFound {
+			continue // its session was deleted meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}
-		for _, x := range page {
-			f, err := w.jobIn(ctx, caller, x.SessionID, x.ID)
-			if fault.KindOf(err) == fault.NotFound {
-				continue // another account's
-			}
-			if err != nil {
-				return nil, err
-			}
-			if p.Status != "" && f.job.Status != p.Status {
-				continue
-			}
-			if len(res.Jobs) == p.Size() {
-				res.NextCursor = res.Jobs[len(res.Jobs)-1].JobID
-				return res, nil
-			}
-			rec, err := w.jobRecord(ctx, f, 0, listedItems)
-			if err != nil {
-				return nil, err
-			}
-			rec.NextCursor = command.SealCursor("get_job", rec.NextCursor)
-			res.Jobs = append(res.Jobs, *rec)
+		rec, err := w.jobRecord(ctx, f, 0, listedItems)
+		if err != nil {
+			return nil, err
 		}
-		if len(page) < scanJobs {
-			return res, nil
-		}
-		after = page[len(page)-1].ID
+		rec.NextCursor = command.SealCursor("get_job", rec.NextCursor)
+		res.Jobs = append(res.Jobs, *rec)
 	}
+	return res, nil
 }
 
 // finishJob stores the results and ends a job whose items all ended, or whose time

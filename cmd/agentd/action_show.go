@@ -46,7 +46,7 @@ func (a *app) showAction(ctx context.Context, f facts.Source, id string) error {
 
 // findAction looks for an action among all.
 func findAction(ctx context.Context, f facts.Source, id string) (json.RawMessage, error) {
-	p := &command.ListActions{}
+	p := &command.ListActions{Narrowing: command.Narrowing{Query: id}}
 	for {
 		var res command.ListActionsResult
 		if err := f.Do(ctx, p, &res); err != nil {

@@ -65,6 +65,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&every, "all", false, "also those that were answered")
+	cmd.Flags().StringVar(&p.Type, "type", "", "only those that ask for this kind of answer")
+	cmd.Flags().StringVar(&p.Tool, "tool", "", "only those about calls of this tool")
+	addNarrowFlags(cmd, &p.Narrowing, &p.Sort, "id, created or updated")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }

@@ -41,6 +41,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show changes as they come")
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
 	cmd.Flags().StringVar(&p.Status, "status", "", "only those with this status")
+	addNarrowFlags(cmd, &p.Narrowing, &p.Sort, "id, created, updated, title or items")
 	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }

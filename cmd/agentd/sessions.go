@@ -83,6 +83,17 @@ func addPageFlags(cmd *cobra.Command, p *command.Page) {
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue where an answer with nextCursor ended")
 }
 
+// addNarrowFlags adds the flags that narrow and order a list of things in sessions.
+func addNarrowFlags(cmd *cobra.Command, n *command.Narrowing, sort *string, orders string) {
+	f := cmd.Flags()
+	f.StringVar(&n.Query, "query", "", "only those whose id or text contains it")
+	f.StringVar(&n.Workspace, "workspace", "", "only those of sessions that work in this folder")
+	f.StringVar(&n.Account, "account", "", "only those of this account")
+	f.StringArrayVar(&n.Tags, "tag", nil, "only those of sessions with this tag; may be repeated")
+	f.StringVar(sort, "sort", "", "order by "+orders+" (default id)")
+	f.StringVar(&n.Order, "order", "", "asc or desc (default asc for ids and titles, else desc)")
+}
+
 // sayMore says how the next page is shown, if there is one.
 func (a *app) sayMore(cursor string) {
 	if cursor != "" {

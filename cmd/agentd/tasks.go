@@ -52,6 +52,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of this session")
 	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with this status")
 	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of this task")
+	addNarrowFlags(cmd, &o.list.Narrowing, &o.list.Sort, "id, created, updated, title or cost")
 	addPageFlags(cmd, &o.list.Page)
 	cmd.AddCommand(a.createTaskCommand())
 	return a.withDataFlags(cmd)
@@ -60,6 +61,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 // taskPage is an answer of list_tasks: whole for --json, and what is shown of it.
 type taskPage struct {
 	Tasks      []json.RawMessage `json:"tasks"`
+	Total      int64             `json:"total"`
 	NextCursor string            `json:"nextCursor,omitempty"`
 }
 

@@ -58,6 +58,8 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("list_sessions", `{"tags":["tour"],"sort":"updated","pinned":true}`)
 	do("list_turns", fmt.Sprintf(`{"sessionId":%q,"sort":"cost","limit":5}`, sessionID))
 	do("search", `{"query":"the","limit":5}`)
+	do("list_artifacts", `{"sort":"updated"}`)
+	do("list_models", `{"sort":"price"}`)
 	trials(t, do)
 }
 
@@ -164,6 +166,8 @@ func trials(t *testing.T, do Do) {
 	session := resultField(t, do("start_benchmark_trial", `{"benchmark":{"datasetId":"tour","datasetVersion":"1","taskId":"say","trialId":"trial_turns","configurationId":"baseline","role":"baseline"},"input":"Say it.","multiTurn":true}`), "sessionId")
 	waitForTurn(t, session, do)
 	do("end_benchmark_trial", `{"trialId":"trial_turns"}`)
+	do("list_trials", `{"datasetId":"tour","sort":"created"}`)
+	do("list_exports", `{"type":"benchmark_trial"}`)
 	do("compare_benchmark_runs", `{"baseline":{"configurationId":"baseline","trialIds":["trial_baseline"]},"candidate":{"configurationId":"candidate","trialIds":["trial_candidate"]},"decision":"keep"}`)
 }
 

@@ -243,6 +243,26 @@ export interface ListActionsParams {
   sessionId?: string;
   /** Status keeps the actions with that status; all if absent. */
   status?: "pending" | "resolved" | "expired";
+  /** Type keeps the actions that ask for this kind of answer, such as tool_permission. */
+  type?: string;
+  /** Tool keeps the actions about calls of this tool. */
+  tool?: string;
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the actions are ordered by; default id. */
+  sort?: "id" | "created" | "updated";
 }
 
 /** Returns the read model of a thread. */
@@ -759,6 +779,24 @@ export interface ListTasksParams {
   status?: "draft" | "accepted" | "queued" | "preparing" | "running" | "waiting_input" | "waiting_permission" | "waiting_resource" | "blocked" | "paused" | "retrying" | "cancelling" | "cancelled" | "timed_out" | "failed" | "lost" | "completed" | "archived" | "stale" | "unknown";
   /** parentTaskId keeps the children of one task. */
   parentTaskId?: string;
+  /** Type keeps the tasks whose taskKind it is. */
+  type?: string;
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the tasks are ordered by; default id. */
+  sort?: "id" | "created" | "updated" | "title" | "cost";
 }
 
 /** Creates a child with a thread of its own. */
@@ -919,6 +957,24 @@ export interface ListJobsParams {
   sessionId?: string;
   /** Status keeps the jobs with that status. */
   status?: "pending" | "running" | "completed" | "failed" | "cancelling" | "cancelled";
+  /** taskId keeps the jobs that work for this task. */
+  taskId?: string;
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the jobs are ordered by; default id. */
+  sort?: "id" | "created" | "updated" | "title" | "items";
 }
 
 /** Stops a job; items that are done stay as they are. */
@@ -1065,6 +1121,28 @@ export interface ListProcessesParams {
   cursor?: string;
   /** sessionId keeps the processes of one session. */
   sessionId?: string;
+  /** Status keeps the processes with that status. */
+  status?: "running" | "completed" | "failed" | "terminated";
+  /** turnId keeps the processes that this turn started. */
+  turnId?: string;
+  /** Type keeps the processes that run in the background, or those that a call waits for. */
+  type?: "foreground" | "background";
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the processes are ordered by; default id. */
+  sort?: "id" | "created" | "updated" | "duration";
 }
 
 /** Asks what would be decided about a tool call. Nothing runs. */
@@ -1587,6 +1665,38 @@ export interface VerificationOutcome {
   ref?: string;
 }
 
+/** Lists what was exported. */
+export interface ListExportsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** sessionId keeps the exports of one session. */
+  sessionId?: string;
+  /** Type keeps the exports of this kind. */
+  type?: "evidence" | "replay" | "review" | "benchmark_trial";
+  /** turnId keeps the exports of this turn alone. */
+  turnId?: string;
+  /** taskId keeps the exports of this task alone. */
+  taskId?: string;
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the exports are ordered by; default id. */
+  sort?: "id" | "created";
+}
+
 /** Binds a trial to a session and runs its turn. */
 export interface StartBenchmarkTrialParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -1733,6 +1843,40 @@ export interface ComparedRun {
   trialIds: string[];
 }
 
+/** Lists benchmark trials. */
+export interface ListTrialsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** sessionId keeps the trials of one session. */
+  sessionId?: string;
+  /** Status keeps the trials with that status. */
+  status?: string;
+  /** datasetId keeps the trials of a data set. */
+  datasetId?: string;
+  /** configurationId keeps the trials of a configuration. */
+  configurationId?: string;
+  /** Type keeps the trials whose configuration has this role. */
+  type?: "baseline" | "candidate" | "control";
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the trials are ordered by; default id. */
+  sort?: "id" | "created" | "updated" | "title" | "cost";
+}
+
 /** Answers why something was allowed, blocked, routed or failed. */
 export interface ExplainParams {
   /** sessionId of what is asked about. */
@@ -1823,6 +1967,60 @@ export interface SearchParams {
   from?: string;
   /** To looks in events before this time only. */
   to?: string;
+}
+
+/** Lists deliverables. */
+export interface ListArtifactsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** sessionId keeps the artifacts of one session. */
+  sessionId?: string;
+  /** turnId keeps the artifacts that this turn changed last. */
+  turnId?: string;
+  /** taskId keeps the artifacts that were last changed for this task. */
+  taskId?: string;
+  /** Status keeps the artifacts whose last change it is. */
+  status?: "created" | "updated" | "deleted" | "observed";
+  /** Type keeps the artifacts whose kind it is. */
+  type?: string;
+  /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
+  query?: string;
+  /** Workspace keeps the things of sessions that work in this folder. */
+  workspace?: string;
+  /** Account keeps the things of an account. */
+  account?: string;
+  /** Tags keeps the things of sessions that have all of them. */
+  tags?: string[];
+  /** From keeps the things that last changed at or after this time. */
+  from?: string;
+  /** To keeps the things that last changed before this time. */
+  to?: string;
+  /** Asc or desc; default asc for ids and titles, and desc for the rest. */
+  order?: "asc" | "desc";
+  /** What the artifacts are ordered by; default id. */
+  sort?: "id" | "created" | "updated" | "title" | "size";
+}
+
+/** Lists the models that turns can be routed to. */
+export interface ListModelsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** Query keeps the models whose id contains it; upper and lower case are the same. */
+  query?: string;
+  /** Provider keeps the models of a provider. */
+  provider?: string;
+  /** Capabilities keeps the models that have all of them. */
+  capabilities?: string[];
+  /** Status keeps the models that can be used, or those that lack a credential. */
+  status?: "ready" | "no_credential";
+  /** What the models are ordered by; default id. A price that isn't known counts as the lowest. */
+  sort?: "id" | "price" | "context";
+  /** Asc or desc; default asc for ids, and desc for the rest. */
+  order?: "asc" | "desc";
 }
 
 /** Stops several turns. */
@@ -2232,6 +2430,8 @@ export interface RespondActionResult {
 export interface ListActionsResult {
   /** Actions of this page. */
   actions: ActionRecord[];
+  /** Total counts the actions that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -2408,6 +2608,8 @@ export interface AttemptRecord {
 export interface ListTasksResult {
   /** Tasks of this page. */
   tasks: TaskRecord[];
+  /** Total counts the tasks that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -2576,6 +2778,8 @@ export interface JobItemRecord {
 export interface ListJobsResult {
   /** Jobs of this page, each with its first items; the nextCursor of a job that has more is for get_job. */
   jobs: JobRecord[];
+  /** Total counts the jobs that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -2662,6 +2866,8 @@ export interface ProcessResult {
 export interface ListProcessesResult {
   /** Processes of this page. */
   processes: ProcessRecord[];
+  /** Total counts the processes that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -2670,6 +2876,16 @@ export interface ListProcessesResult {
 export interface ProcessRecord {
   /** The process's id. */
   processId: string;
+  /** The session that it runs for. */
+  sessionId?: string;
+  /** The thread that it runs for. */
+  threadId?: string;
+  /** The turn that started it. */
+  turnId?: string;
+  /** The call that started it. */
+  toolCallId?: string;
+  /** Background says that no call waits for its end. */
+  background?: boolean;
   /** Status of the process. */
   status: string;
   /** The program and its arguments. */
@@ -2686,6 +2902,8 @@ export interface ProcessRecord {
   startedAt?: string;
   /** When it ended. */
   endedAt?: string;
+  /** How long it ran. */
+  durationMs?: number;
 }
 
 /** The decision. */
@@ -3120,6 +3338,38 @@ export interface ReviewResult {
   sequence: number;
 }
 
+/** A page of exports. */
+export interface ListExportsResult {
+  /** Exports of this page. */
+  exports: ExportRecord[];
+  /** Total counts the exports that the filters keep, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** One export. It says what was exported, not whether the bytes behind its reference are still there. */
+export interface ExportRecord {
+  /** The export's id. */
+  evidenceId: string;
+  /** The kind of the export. */
+  type: "evidence" | "replay" | "review" | "benchmark_trial";
+  /** sessionId of what was exported. */
+  sessionId: string;
+  /** threadId that the export was narrowed to. */
+  threadId?: string;
+  /** turnId that the export was narrowed to. */
+  turnId?: string;
+  /** taskId that the export was narrowed to. */
+  taskId?: string;
+  /** Where the pack's bytes are. */
+  ref: string;
+  /** The last fact that the export takes in. */
+  throughSequence?: number;
+  /** When it was exported. */
+  createdAt: string;
+}
+
 /** The running trial. */
 export interface StartBenchmarkTrialResult {
   /** The trial's id. */
@@ -3220,6 +3470,74 @@ export interface ComparedInterval {
   samples: number;
   /** Note says why there are no bounds, or what they leave out. */
   note?: string;
+}
+
+/** A page of trials. */
+export interface ListTrialsResult {
+  /** Trials of this page. */
+  trials: TrialRecord[];
+  /** Total counts the trials that the filters keep, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** A trial in a list. */
+export interface TrialRecord {
+  /** The trial's id. */
+  trialId: string;
+  /** sessionId of the trial. */
+  sessionId: string;
+  /** threadId of the trial. */
+  threadId?: string;
+  /** turnId of the trial's first turn. */
+  turnId?: string;
+  /** taskId of the trial in agentd. */
+  taskId?: string;
+  /** Status of the trial. */
+  status: string;
+  /** Benchmark says which trial of which data set it is. */
+  benchmark: Benchmark;
+  /** The score that the trial got; absent without one. */
+  reward?: number;
+  /** evidenceComplete says that everything is there that a decision about the trial needs. */
+  evidenceComplete: boolean;
+  /** failureCategory says why the trial failed. */
+  failureCategory?: string;
+  /** timedOut says that the trial ran out of time. */
+  timedOut?: boolean;
+  /** inputTokens of the trial's model calls. */
+  inputTokens?: number;
+  /** outputTokens of the trial's model calls. */
+  outputTokens?: number;
+  /** costUSD of the trial; absent where it isn't known. */
+  costUSD?: number;
+  /** toolCalls counts the trial's tool calls. */
+  toolCalls?: number;
+  /** How long the trial took. */
+  durationMs?: number;
+  /** When the trial began. */
+  startedAt?: string;
+  /** When the trial ended. */
+  endedAt?: string;
+}
+
+/** The envelope's part that joins a fact to a trial. */
+export interface Benchmark {
+  datasetId?: string;
+  datasetVersion?: string;
+  datasetRef?: string;
+  taskId?: string;
+  trialId?: string;
+  configurationId?: string;
+  role?: "baseline" | "candidate" | "control";
+  harborJobRef?: string;
+  harborTrialRef?: string;
+  taskTomlRef?: string;
+  singleChangedVariable?: string;
+  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, where whoever started it says so. */
+  harborTrialResultRef?: string;
+  harborVerifierStdoutRef?: string;
 }
 
 /** The chain of facts that answers the question. */
@@ -3366,6 +3684,102 @@ export interface SearchHit {
   time: string;
   /** A part of the text, on one line. The words that were looked for stand between ** and **; several * in a row in the text itself are shown as one. Where the text goes on, there is an ellipsis. */
   snippet: string;
+}
+
+/** A page of artifacts. */
+export interface ListArtifactsResult {
+  /** Artifacts of this page. */
+  artifacts: ArtifactRecord[];
+  /** Total counts the artifacts that the filters keep, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** An artifact in a list. */
+export interface ArtifactRecord {
+  /** The artifact's id in its session. */
+  artifactId: string;
+  /** sessionId of the artifact. */
+  sessionId: string;
+  /** The thread that changed it last. */
+  threadId?: string;
+  /** The turn that changed it last. */
+  turnId?: string;
+  /** The task that it was last changed for. */
+  taskId?: string;
+  /** The call that changed it last. */
+  toolCallId?: string;
+  /** The last change. */
+  change: "created" | "updated" | "deleted" | "observed";
+  /** Kind of the artifact. */
+  kind?: string;
+  /** Title for people. */
+  title?: string;
+  /** Where the artifact is. */
+  uri?: string;
+  /** Its newest version. */
+  versionId?: string;
+  /** Where its content can be read. */
+  readRef?: string;
+  /** Where its last change can be read. */
+  diffRef?: string;
+  /** mediaType of the content. */
+  mediaType?: string;
+  /** sizeBytes of the content. */
+  sizeBytes?: number;
+  /** versionCount counts the versions that are known. */
+  versionCount?: number;
+  /** When it was first seen. */
+  firstSeenAt: string;
+  /** When it was changed last. */
+  updatedAt: string;
+}
+
+/** A page of models. */
+export interface ListModelsResult {
+  /** Models of this page. */
+  models: ModelRecord[];
+  /** Total counts the models that the filters keep, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** A model that turns can be routed to. */
+export interface ModelRecord {
+  /** modelId names the model among all providers: the model of a turn's options. */
+  modelId: string;
+  /** Provider of the model. */
+  provider: string;
+  /** The provider's name of it. */
+  model: string;
+  /** Default says that turns which name no model are routed to it first. */
+  default?: boolean;
+  /** Its place, from 1, among the models that are tried when another one fails; absent if it isn't one of them. */
+  fallbackRank?: number;
+  /** Ready, or no_credential if the key that it needs isn't there. */
+  status: "ready" | "no_credential";
+  /** credentialHint says how to give the key that is missing. */
+  credentialHint?: string;
+  /** Capabilities that the model has. */
+  capabilities: string[];
+  /** How many tokens a request and its answer may have together; absent if it isn't known. */
+  contextWindow?: number;
+  /** How many tokens an answer may have; absent if it isn't known. */
+  maxOutputTokens?: number;
+  /** What tokens cost; absent if it isn't known. */
+  price?: ModelPrice;
+}
+
+/** What a million tokens of a model cost, in US dollars. */
+export interface ModelPrice {
+  /** For the input. */
+  inputPerMTok: number;
+  /** For the output. */
+  outputPerMTok: number;
+  /** For the part of the input that the provider had kept; absent without a discount. */
+  cachedInputPerMTok?: number;
 }
 
 /** Says what became of each. */
@@ -3626,6 +4040,8 @@ export interface Commands {
   export_review: { params: ExportReviewParams; result: ExportResult };
   /** Records verdicts of checks and notes of reviewers. */
   record_review: { params: RecordReviewParams; result: ReviewResult };
+  /** Lists what was exported: evidence packs, replay cases, reviews and trials. */
+  list_exports: { params: ListExportsParams; result: ListExportsResult };
   /** Binds a trial to a session and runs its turn. */
   start_benchmark_trial: { params: StartBenchmarkTrialParams; result: StartBenchmarkTrialResult };
   /** Attaches a score to a trial. */
@@ -3636,6 +4052,8 @@ export interface Commands {
   export_benchmark_trial: { params: ExportBenchmarkTrialParams; result: ExportBenchmarkTrialResult };
   /** Holds two configurations against each other. */
   compare_benchmark_runs: { params: CompareBenchmarkRunsParams; result: CompareBenchmarkRunsResult };
+  /** Lists benchmark trials with their scores. */
+  list_trials: { params: ListTrialsParams; result: ListTrialsResult };
   /** Answers why something was allowed, blocked, routed or failed. */
   explain: { params: ExplainParams; result: ExplainResult };
   /** Says how much of its quotas an account uses. */
@@ -3646,6 +4064,10 @@ export interface Commands {
   list_turns: { params: ListTurnsParams; result: ListTurnsResult };
   /** Finds where words were said or done: in inputs, answers, arguments and outputs of tools, and names of files. */
   search: { params: SearchParams; result: SearchResult };
+  /** Lists deliverables that were observed or produced. */
+  list_artifacts: { params: ListArtifactsParams; result: ListArtifactsResult };
+  /** Lists the models that turns can be routed to. */
+  list_models: { params: ListModelsParams; result: ListModelsResult };
   /** Stops several turns. */
   interrupt_turns: { params: InterruptTurnsParams; result: InterruptTurnsResult };
   /** Approves or denies several actions. */

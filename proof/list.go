@@ -1,0 +1,29 @@
+package proof
+
+import (
+	"context"
+	"encoding/json"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/session"
+)
+
+// listExports lists what was exported of the sessions that the caller may see.
+func (r *Reporter) listExports(ctx context.Context, caller command.Caller, p *command.ListExports) (*command.ListExportsResult, error) {
+	page, err := r.manager.ListCards(ctx, caller, &session.CardQuery{
+		Kind: session.ExportCards, Page: &p.Page, Narrow: &p.Narrowing, SessionID: p.SessionID, Type: p.Type, Parent: p.TurnID, Group: p.TaskID, Sort: p.Sort,
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &command.ListExportsResult{Exports: []command.ExportRecord{}, Total: page.Total, NextCursor: page.Next()}
+	for _, c := range page.Things() {
+		var record command.ExportRecord
+		if err := json.Unmarshal(c.Record, &record); err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "the record of export %s can't be read", c.ID)
+		}
+		res.Exports = append(res.Exports, record)
+	}
+	return res, nil
+}
