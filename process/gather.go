@@ -79,6 +79,9 @@ type gather struct {
 	next  int    // where the ring goes on
 	total int64
 
+	// gap says that pieces are left out until a large one may go out: what trickled
+	// through a full limiter would be a fact for each small read.
+	gap           bool
 	pending       []byte // for emit; used by the reader alone
 	pendingOffset int64
 	since         time.Time
@@ -101,8 +104,9 @@ func (g *gather) add(p []byte) {
 	if g.emit == nil {
 		return
 	}
-	if !g.limiter.AllowN(g.now(), len(p)) {
-		g.flush() // a gap follows
+	now := g.now()
+	if g.gap = g.gap && g.limiter.TokensAt(now) < largeChunkSize || !g.limiter.AllowN(now, len(p)); g.gap {
+		g.flush()
 		return
 	}
 	largest, _ := g.pieces(offset)

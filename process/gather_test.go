@@ -78,3 +78,28 @@ func TestGatherHandsOn(t *testing.T) {
 		t.Errorf("after the flood: %v, want offset %d", got, want)
 	}
 }
+
+// TestAFloodOfSmallPiecesIsHandedOnInLargeOnes: what a process prints faster than it is
+// handed on costs few pieces, however small the reads are.
+func TestAFloodOfSmallPiecesIsHandedOnInLargeOnes(t *testing.T) {
+	const seconds = 60
+	for _, size := range []int{512, 4 << 10, readSize} {
+		now := time.Unix(0, 0)
+		pieces, bytes := 0, 0
+		g := newGather("stdout", 1<<20, func(c Chunk) { pieces, bytes = pieces+1, bytes+len(c.Data) }, func() time.Time { return now })
+		p := make([]byte, size)
+		// Ten megabytes a second, ten times what is handed on.
+		step := time.Second * time.Duration(size) / (10 << 20)
+		for now.Before(time.Unix(seconds, 0)) {
+			g.add(p)
+			now = now.Add(step)
+		}
+		g.flush()
+		if most := 2*burstBytes/largeChunkSize + 10*seconds; pieces > most {
+			t.Errorf("reads of %d bytes: %d pieces in %d s, more than %d", size, pieces, seconds, most)
+		}
+		if most := burstBytes + rateBytes*(seconds+1); bytes > most || bytes < most/2 {
+			t.Errorf("reads of %d bytes: %d bytes were handed on, of %d that may be", size, bytes, most)
+		}
+	}
+}
