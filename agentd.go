@@ -10,7 +10,7 @@
 // [Runtime.Close] lets each running step reach its next durable fact. The store
 // stays the caller's to close.
 //
-// The package imports no adapter: engines and providers are chosen by whoever
+// The package imports no adapter: engines and providers are chosen by the program that
 // embeds it, and only those that are used are linked.
 package agentd
 
@@ -66,12 +66,12 @@ type Options struct {
 	// Work bounds tasks, subagents and jobs that run at once.
 	Work work.Limits
 	// Observer learns of the facts that this process made durable, after the loop.
-	// It is called where they are committed and must return at once. If nil, nobody
+	// It is called where they are committed and must return at once. If nil, no one
 	// does.
 	Observer session.Observer
 	// Channels bounds how long remote peers are waited for.
 	Channels ChannelLimits
-	// Peers speaks to the other agents that work can be given to. If nil, whoever calls
+	// Peers speaks to the other agents that work can be given to. If nil, the caller of
 	// the commands about the work of peers does.
 	Peers work.Peers
 	// Quotas bound what each account may use; the zero value bounds nothing.

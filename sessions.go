@@ -24,15 +24,15 @@ func (r *Runtime) ImportSession(ctx context.Context, caller command.Caller, from
 }
 
 // TrimSession removes the first events of a session that is at rest, see
-// [session.Manager.Trim]. Only an admin may: what is gone is gone for everybody.
+// [session.Manager.Trim]. Only an admin may: what is gone is gone for everyone.
 func (r *Runtime) TrimSession(ctx context.Context, caller command.Caller, sessionID string, opt session.TrimOptions) (*session.Trimmed, error) {
 	if !caller.Admin {
-		return nil, fault.New(fault.Forbidden, "events that are removed are gone for everybody: only an admin may remove them")
+		return nil, fault.New(fault.Forbidden, "removed events are gone for everyone; only an admin may remove them")
 	}
 	return r.manager.Trim(ctx, sessionID, opt)
 }
 
-// EvidenceKeyID returns the id of the key that the runtime signs with, which whoever
+// EvidenceKeyID returns the id of the key that the runtime signs with, which a reader who
 // verifies an export has to be told.
 func (r *Runtime) EvidenceKeyID(ctx context.Context) (string, error) { return r.proof.KeyID(ctx) }
 

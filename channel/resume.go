@@ -29,7 +29,7 @@ func (h *Hub) reconnectChannel(ctx context.Context, caller command.Caller, p *co
 	if p.SessionID == "" {
 		writer = runtimeAs(caller, c.Home)
 	}
-	// Whether the caller may see the session is asked before anybody is replaced.
+	// Whether the caller may see the session is checked before a connection is replaced.
 	if err := h.m.ViewAs(ctx, writer, sessionID, func(*state.Session) error { return nil }); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (p *ExportEvidence) Validate() error { return check(p) }
 type ExportReplay struct {
 	Mutation
 	ExportScope
-	// GraderInstructions tell whoever judges a replay what to look at; they become a
+	// GraderInstructions tell the judge of a replay what to look at; they become a
 	// part of the case.
 	GraderInstructions string `json:"graderInstructions,omitempty" max:"65536"`
 }

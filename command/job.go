@@ -193,7 +193,7 @@ func (*RetryJobItem) returns(*JobRecord) {}
 // Validate implements [Params].
 func (p *RetryJobItem) Validate() error { return check(p) }
 
-// ReportJobItem records the result of an item that somebody else worked out.
+// ReportJobItem records the result of an item that was worked out elsewhere.
 type ReportJobItem struct {
 	Mutation
 	// JobID is the job's id.

@@ -48,7 +48,7 @@ func jobDefs() []Def {
 		{
 			Name: "report_job_item", Noun: "job", Form: formOf[ReportJobItem, JobRecord](),
 			Mutates: true, Destructive: true, Scope: RoleClient, Since: "0.1", Available: true,
-			Means:   "Records the result of an item that somebody else worked out.",
+			Means:   "Records the result of an item that was worked out elsewhere.",
 			Doc:     "The item becomes reported and counts as done; the turn that works on it is stopped, and an attempt that waits is dropped. An item that is done, or that was not given out yet, is a conflict. A job that ended with failed items goes on and ends anew. The answer is the job after it.",
 			Example: `{"jobId":"job_french","itemId":"item_2","output":"Bonne nuit."}`,
 		},

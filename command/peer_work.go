@@ -162,7 +162,7 @@ type UpdatePeerTask struct {
 	// Reason for people; never a credential.
 	Reason string `json:"reason,omitempty" max:"4000"`
 	// Final says that nothing more will be tried: an unreachable task is held until
-	// somebody resumes it.
+	// it is resumed.
 	Final bool `json:"final,omitempty"`
 	// Retryable says that another attempt may succeed, if this one failed.
 	Retryable bool `json:"retryable,omitempty"`

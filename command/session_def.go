@@ -35,7 +35,7 @@ func sessionDefs() []Def {
 			Name: "delete_session", Noun: "session", Form: formOf[DeleteSession, DeleteSessionResult](),
 			Mutates: true, EndsWork: true, Destructive: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Deletes a session that is at rest: its events, outputs and index entries.",
-			Doc:     "A session with unfinished work or a connected channel is refused, with what to do first. Afterwards the session is not found, and its id is not used again. Sessions that were forked from it go on: the events that they continue from stay, but nobody can read them under the deleted session any more. The runtime's own session has the fact session.deleted.",
+			Doc:     "A session with unfinished work or a connected channel is refused, with what to do first. Afterwards the session is not found, and its id is not used again. Sessions that were forked from it go on: the events that they continue from stay, but can no longer be read under the deleted session. The runtime's own session has the fact session.deleted.",
 			Example: `{"sessionId":"sess_docs","reason":"no longer needed"}`,
 		},
 	}

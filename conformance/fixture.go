@@ -42,7 +42,7 @@ func WriteFixtures(dir string) error {
 	}
 	for _, f := range append(all, Fixture{Name: manifestName, Data: append(index, '\n')}) {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // fixtures are for everybody to read
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // fixtures are for everyone to read
 			return err
 		}
 		if err := os.WriteFile(path, f.Data, 0o644); err != nil { //nolint:gosec // as above

@@ -16,7 +16,7 @@ type Benchmark struct {
 	TaskTomlRef           string `json:"taskTomlRef,omitempty"`
 	SingleChangedVariable string `json:"singleChangedVariable,omitempty"`
 	// HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in
-	// Harbor, where whoever started it says so.
+	// Harbor, if start_benchmark_trial named them.
 	HarborTrialResultRef    string `json:"harborTrialResultRef,omitempty"`
 	HarborVerifierStdoutRef string `json:"harborVerifierStdoutRef,omitempty"`
 }
@@ -44,7 +44,7 @@ type Comparison struct {
 	// complete evidence.
 	BaselineEvidenceCompletenessRate *float64 `json:"baselineEvidenceCompletenessRate,omitempty"`
 	// P0QcGateRegressionCount is how many regressions the quality gate found; absent
-	// where nobody counted them.
+	// where they were not counted.
 	P0QcGateRegressionCount *int64 `json:"p0QcGateRegressionCount,omitempty" check:"nonnegative"`
 	// Decision that was taken, such as promote or revert.
 	Decision string `json:"decision" check:"nonempty"`

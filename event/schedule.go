@@ -59,7 +59,7 @@ type ScheduleQueued struct {
 // SchedulePaused says that a schedule starts nothing until it is resumed.
 type SchedulePaused struct {
 	ScheduleID string `json:"scheduleId" check:"nonempty"`
-	// Code is for programs: recovery_manual after a restart, empty if somebody
+	// Code is for programs: recovery_manual after a restart, empty if a caller
 	// asked for it.
 	Code     string `json:"code,omitempty"`
 	Reason   string `json:"reason,omitempty"`

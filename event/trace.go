@@ -16,7 +16,7 @@ const (
 )
 
 // Bounds of a trace's state: the members that W3C Trace Context allows, and the length
-// that everybody has to pass on.
+// that every program has to pass on.
 const (
 	maxStateMembers = 32
 	maxStateLength  = 512

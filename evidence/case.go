@@ -44,7 +44,7 @@ type Case struct {
 	// EvidenceLinks are what was exported or observed about the scope by then;
 	// replay cases, like this one, are left out.
 	EvidenceLinks []EvidenceLink `json:"evidenceLinks"`
-	// GraderInstructions tell whoever judges a replay what to look at.
+	// GraderInstructions tell the judge of a replay what to look at.
 	GraderInstructions string `json:"graderInstructions,omitempty"`
 	// Facts are those of the session from the first of the scope to the last, without
 	// gaps; Contents is what is behind references in them.
@@ -135,7 +135,7 @@ func (c *Case) Submitted() ([]*CaseTurn, error) {
 type CaseOptions struct {
 	Workspace     string
 	Configuration json.RawMessage
-	// GraderInstructions come from whoever asked for the case.
+	// GraderInstructions come from the caller that asked for the case.
 	GraderInstructions string
 }
 

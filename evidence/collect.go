@@ -177,7 +177,7 @@ func (c *collector) records(e *event.Event) error {
 		return add("artifacts")
 	case *event.OutputRedacted:
 		return add("redactions")
-	case *event.BenchmarkRewardRecorded: // somebody's verdict
+	case *event.BenchmarkRewardRecorded: // a verdict from outside
 		return add("verification")
 	case *event.EvidenceChanged:
 		return c.evidence(e, p)

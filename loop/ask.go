@@ -37,7 +37,7 @@ func (r *toolRun) permissionRefusal(tx *session.Tx) *tool.Error {
 	return err
 }
 
-// decisionEnds is when a decision stops to hold: an ask when nobody answered in time,
+// decisionEnds is when a decision stops to hold: an ask that wasn't answered in time,
 // an allow by an earlier approval with that approval; zero if nothing ends it.
 func (l *Loop) decisionEnds(tx *session.Tx, d *permission.Decision) time.Time {
 	if d.Decision == permission.Ask && l.opt.ActionTimeout > 0 {

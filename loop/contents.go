@@ -102,10 +102,10 @@ func (c *callFiles) check(at string) error {
 	return nil
 }
 
-// openRegular opens a regular file for reading without waiting for anybody, and says
+// openRegular opens a regular file for reading without waiting for a writer, and says
 // where it really is: the path may be a link, and may be exchanged while it is opened.
 // A pipe, a file that another process has a lease on, or one of the kernel's could keep
-// whoever decides waiting for as long as that process likes.
+// the decision waiting for as long as that process likes.
 func openRegular(path string, limit int64) (*os.File, string, error) {
 	// Opening a device may do something by itself.
 	if info, err := os.Stat(path); err != nil {

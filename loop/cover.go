@@ -115,7 +115,7 @@ func (w *coverWalk) visit(path string, d fs.DirEntry, err error) error {
 }
 
 // followLink covers what a link leads to: no mount covers the link. What the workspace
-// lies in can't be covered, and the kernel's files are no secrets of anybody's.
+// lies in can't be covered, and the kernel's files are no secrets.
 func (w *coverWalk) followLink(path string, hidden bool) {
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil || pathWithin(at, w.root) || isKernelPath(at) || slices.Contains(w.linked[hidden], at) {

@@ -180,7 +180,7 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 	return err
 }
 
-// viewIfNext reads the state if the effect is still the next one. Whoever took an
+// viewIfNext reads the state if the effect is still the next one. A goroutine that took an
 // interruptible context before is not asked to do what was interrupted.
 func (l *Loop) viewIfNext(ctx context.Context, k key, e Effect, read func(*state.Session, *state.Thread)) error {
 	return l.m.View(ctx, k.session, func(s *state.Session) error {

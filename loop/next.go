@@ -261,7 +261,7 @@ func (p *Policy) nextInTurn(t *state.Thread, turn *state.Turn) Effect {
 		return Nothing{} // it is running, or recovery will find that it isn't
 	case state.CallFailed:
 		if len(turn.Waiting) > 0 {
-			return Nothing{} // until somebody says that it can go on
+			return Nothing{} // until a person says that it can go on
 		}
 		return p.afterFailure(t, turn)
 	}

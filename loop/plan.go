@@ -40,7 +40,7 @@ var planAnswer = func() event.Raw {
 const planPreview = 4000
 
 // mayPlan reports whether a turn can hand its plan over: it is in mode plan, and there
-// is somebody who can be asked. A child works on what its parent's plan says.
+// is a person who can be asked. A child works on what its parent's plan says.
 func (l *Loop) mayPlan(mode string, t *state.Thread, turn *state.Turn) bool {
 	if l.opt.NobodyToAsk || (t != nil && t.SubagentID != "") {
 		return false

@@ -31,8 +31,8 @@ func (l *Loop) Recover(ctx context.Context, ids []string) error {
 	return errors.Join(errs...)
 }
 
-// TakeUp does for one session what [Loop.Recover] does for all. A session that
-// nobody left unfinished stays as it is.
+// TakeUp does for one session what [Loop.Recover] does for all. A session without
+// unfinished work stays as it is.
 func (l *Loop) TakeUp(ctx context.Context, sessionID string) error {
 	return l.recover(ctx, sessionID)
 }

@@ -29,7 +29,7 @@ func (l *Loop) emitBudget(tx *session.Tx, scope event.Scope) {
 	tx.Emit(event.Event{Type: event.TypeLimitChanged, Scope: scope, Payload: changed})
 }
 
-// unknownOutcomes names the calls of a thread of which nobody knows whether they happened.
+// unknownOutcomes names the calls of a thread of which it isn't known whether they happened.
 func (l *Loop) unknownOutcomes(t *state.Thread) []string {
 	if t.Active == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 //	permission.evaluated, …       it is decided about, and a person may be asked
 //	sandbox.applied               the boundary that it gets
 //	tool.progress, phase running  it runs from here on: before, nothing has happened
-//	tool.progress, phase lost     nobody runs it any more; it only reads and is decided about anew
+//	tool.progress, phase lost     nothing runs it any more; it only reads and is decided about anew
 //	tool.result or tool.failed    the end
 //
 // The first and the last are there exactly once, and all carry the same step.

@@ -111,7 +111,7 @@ func ofAttempt(s event.Scope) event.Scope {
 	return s
 }
 
-// afterAttempt says what follows an attempt that failed. Nobody tries the task of
+// afterAttempt says what follows an attempt that failed. No one tries the task of
 // a turn again; of another one its scheduler decides.
 func afterAttempt(implicit bool, status string) string {
 	switch {

@@ -47,8 +47,8 @@ func (l *Loop) adoptRules(k key, turnID string) error {
 	return l.adoptRulesOf(l.ctx, k.session, root)
 }
 
-// adoptRulesOf is adoptRules for a session and a folder. Whoever changed the file
-// isn't known, and may have been a program of an agent: so a change that narrows
+// adoptRulesOf is adoptRules for a session and a folder. Who changed the file
+// isn't known, and it may have been a program of an agent: so a change that narrows
 // counts at once, and one that widens not before a person accepts it.
 func (l *Loop) adoptRulesOf(ctx context.Context, sessionID, root string) error {
 	found := l.workspaceRules(root)

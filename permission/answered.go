@@ -9,7 +9,7 @@ import (
 
 // Answered is what a person was asked because of rules, and allowed, for one call. It
 // lifts the rules for the commands that the line shows, and for no others: what a script
-// of the line starts besides was not shown to anybody.
+// of the line starts besides was not shown to anyone.
 type Answered struct {
 	// RuleRefs are the references ([RuleRef]) of the rules that asked.
 	RuleRefs []string

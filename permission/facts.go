@@ -55,7 +55,7 @@ func kindOf(info *event.ToolInfo) kind {
 	return kindOther
 }
 
-// facts are what can be said about a call before anybody judges it.
+// facts are what can be said about a call before it is judged.
 type facts struct {
 	kind kind
 	// reads says that the call changes nothing; inside, that it reads within the

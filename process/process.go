@@ -245,8 +245,8 @@ func (p *Process) follow(ctx context.Context, timeout time.Duration) {
 	p.complete()
 	p.manager.forget(p)
 	close(p.done)
-	// Taking namespaces down takes the kernel a moment that nobody needs to wait
-	// for.
+	// Taking namespaces down takes the kernel a moment, which isn't
+	// waited for.
 	p.child.Close()
 }
 

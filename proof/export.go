@@ -21,7 +21,7 @@ import (
 const (
 	// evidenceKey names the runtime's signing key in the store. It is there and not
 	// in a file because all nodes of a runtime sign with the same key, the first of
-	// them to export makes it, and a backup takes it along. Whoever can write the
+	// them to export makes it, and a backup takes it along. A program that can write the
 	// store could also write other facts, so a file would protect nothing more.
 	evidenceKey = "evidenceKey"
 	// MaxInline is the largest pack that is given back whole; of a larger one
@@ -246,7 +246,7 @@ func (r *Reporter) ReadPack(ctx context.Context, caller command.Caller, x *Expor
 	return res, nil
 }
 
-// KeyID returns the id of the key that the runtime signs with, which whoever
+// KeyID returns the id of the key that the runtime signs with, which a reader who
 // verifies an export has to be told.
 func (r *Reporter) KeyID(ctx context.Context) (string, error) {
 	key, err := r.SigningKey(ctx)

@@ -30,7 +30,7 @@ type LiveOptions struct {
 	Model string
 	Mode  string
 	// Trust takes the permission modes and approvals of the case over. Without it they
-	// count for nothing: whoever made the file would decide what runs here.
+	// count for nothing: the maker of the file would decide what runs here.
 	Trust bool
 }
 

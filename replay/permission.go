@@ -64,7 +64,7 @@ func (c *toolCall) hookFailed(p *event.HookFailed) {
 		return
 	}
 	v := c.hooks[p.Point]
-	if p.ErrorCategory == "lost" { // nobody waited for it: it is asked again
+	if p.ErrorCategory == "lost" { // no one waited for it: it is asked again
 		delete(c.hooks, p.Point)
 		return
 	}

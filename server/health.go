@@ -18,7 +18,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request, _ *request)
 const readyTimeout = 5 * time.Second
 
 // serveReady answers GET /readyz: commands can be carried out. Why they can't is
-// for the log; anybody may ask here.
+// for the log; anyone may ask here.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ *request) error {
 	if s.isStopping() {
 		return fault.New(fault.Unavailable, "the server is stopping")

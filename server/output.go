@@ -92,7 +92,7 @@ func position(s string) string {
 	return s
 }
 
-// validRef refuses what can't be a reference before anybody looks it up: control
+// validRef refuses what can't be a reference before it is looked up: control
 // characters, and names that would lead out of a folder.
 func validRef(ref string) bool {
 	if ref == "" || len(ref) > maxRef || strings.ContainsFunc(ref, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == 0xfffd }) {

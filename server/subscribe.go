@@ -236,7 +236,7 @@ func (p *rpcConn) deliver(sub *subscription) error {
 }
 
 // deliverEvent sends what a subscription gets of one event, and returns how many frames
-// that were. Only the last of a feed has the cursor: whoever is cut off before it gets
+// that were. Only the last of a feed has the cursor: a client that is cut off before it gets
 // all of them again.
 func (p *rpcConn) deliverEvent(sub *subscription, e *command.Delivered) (int, error) {
 	method := "event"

@@ -220,7 +220,7 @@ func (m *Manager) sessionDeleted(ctx context.Context, d *deletion) {
 }
 
 // FinishDeletions does what is left to do after sessions were deleted: the runtime's own
-// session is told, and the bytes of outputs that nobody needs any more go. It may be cut
+// session is told, and the bytes of outputs that are no longer needed go. It may be cut
 // off at any point and called again.
 func (m *Manager) FinishDeletions(ctx context.Context) error {
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindDeleting}) {

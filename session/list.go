@@ -39,7 +39,7 @@ func (r *request) listSessions(ctx context.Context, p *command.ListSessions) (*c
 }
 
 // visibleSessions yields the summaries of the sessions that the caller may see, newest
-// first. They are shared: nobody may change them.
+// first. They are shared and must not be changed.
 func (r *request) visibleSessions(ctx context.Context) iter.Seq2[*command.SessionSummary, error] {
 	return func(yield func(*command.SessionSummary, error) bool) {
 		kind := kindSession

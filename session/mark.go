@@ -93,7 +93,7 @@ func decodeMark(value []byte) (store.Hash, []byte, error) {
 	return hash, data, nil
 }
 
-// addMarkIfDue adds a mark to a batch that stores the state. Nobody asks for a deleted
+// addMarkIfDue adds a mark to a batch that stores the state. No one asks for a deleted
 // session's.
 func (w *writer) addMarkIfDue(b *store.Batch, data []byte) {
 	if w.state.Status != state.SessionDeleted && w.markDue(len(data)) {

@@ -26,7 +26,7 @@ import (
 // What a fact names in any other way than as the output of its call is kept for
 // ever: evidence, artifacts, summaries, inputs. That is decided by looking for
 // references in the encoded fact, not by a list of fields, so that a new kind of
-// fact protects what it names without anybody thinking of it. Earlier contents of
+// fact protects what it names without further care. Earlier contents of
 // files have no entry in this index and are never looked at.
 
 const (

@@ -242,8 +242,7 @@ func (c *Channel) Offers(capability string) bool {
 	return slices.Contains(c.Capabilities, capability)
 }
 
-// Forwarded reports whether the peer was asked about an action and nobody has
-// answered yet.
+// Forwarded reports whether the peer was asked about an action that has no answer yet.
 func (c *Channel) Forwarded(actionID string) bool {
 	for i := range c.Pending {
 		if c.Pending[i].ActionID == actionID {

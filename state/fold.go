@@ -51,7 +51,7 @@ func (f *fold) settleIncidents(threadID, turnID string) {
 }
 
 // apply folds the fact. Every type of the catalogue is listed: a new type
-// doesn't pass the linter until somebody decides what it means for the state.
+// doesn't pass the linter until it is decided what it means for the state.
 func (f *fold) apply() { //nolint:funlen // it is a table
 	if f.e.SubagentID != "" {
 		f.subagentSpent()
@@ -243,7 +243,7 @@ const (
 const (
 	// SessionArchived: it was put away.
 	SessionArchived = "archived"
-	// SessionDeleted: nobody can see it any more.
+	// SessionDeleted: it can't be seen any more.
 	SessionDeleted = "deleted"
 )
 

@@ -125,7 +125,7 @@ func (f *fold) peerTaskUpdated(p *event.PeerTaskUpdated) {
 	}
 }
 
-// settlePeerTasks ends the peer tasks of a local task that ended: nobody waits
+// settlePeerTasks ends the peer tasks of a local task that ended: no one waits
 // for them here any more. What the peer last said of them stays.
 func (f *fold) settlePeerTasks(taskID string) {
 	var ended []*PeerTask

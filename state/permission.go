@@ -50,7 +50,7 @@ type HostPolicy struct {
 	Sequence    uint64    `json:"sequence"`
 }
 
-// silent reports whether the host is known to ask nobody.
+// silent reports whether the host is known to ask no one.
 func (h *HostPolicy) silent() bool { return h != nil && h.NobodyToAsk }
 
 // turnPolicy notes the policy that a turn starts under.

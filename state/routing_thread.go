@@ -81,7 +81,7 @@ func (t *Task) GivenProfile() *event.TaskProfile {
 	return t.TaskProfile
 }
 
-// profileResolved notes what the work needs, on its thread and on a task that nobody
+// profileResolved notes what the work needs, on its thread and on a task that no one
 // gave a profile.
 func (f *fold) profileResolved(p *event.TaskProfile) {
 	if task := f.s.Tasks.Find(f.e.TaskID); task != nil && task.GivenProfile() == nil {

@@ -6,7 +6,7 @@
 // function of its facts: applying the same events gives the same state, whether
 // they were just decided or are read back from the journal, and
 // fold(a+b) = fold(fold(a), b). The package does no I/O, reads no clock, starts
-// no goroutine and calls nobody. A Session is for one goroutine at a time.
+// no goroutine and calls nothing. A Session is for one goroutine at a time.
 //
 // The state is bounded. What is finished leaves the working set once more than a
 // fixed number of its kind is kept ([Bounds]); Apply reports what left, so that

@@ -84,7 +84,7 @@ func (t *Thread) Trace(sessionID string, turn *Turn) event.Trace {
 }
 
 // TraceOf returns the trace that the caller of a fact's turn sent, for facts that others
-// than the caller and the loop add to the turn: an approval that somebody else gives, a
+// than the caller and the loop add to the turn: an approval that another caller gives, a
 // subagent, a recovery. It is empty if the caller sent none.
 func (s *Session) TraceOf(e *event.Event) string {
 	if s.Telemetry.TraceCount == 0 || !isKnown(e.TurnID) {

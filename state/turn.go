@@ -146,7 +146,7 @@ type ModelCall struct {
 	Message       string `json:"message,omitempty"`
 	Retryable     bool   `json:"retryable,omitempty"`
 	RetryAfterMs  *int64 `json:"retryAfterMs,omitempty"`
-	// Declined says that nobody will mend what the call failed for.
+	// Declined says that no one will mend what the call failed for.
 	Declined bool `json:"declined,omitempty"`
 	// EndSequence is where the answer is found.
 	EndSequence uint64    `json:"endSequence,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 // Available is the status of a section that has facts. A section without facts
 // says [Unknown] where the signal applies to every session and nothing was said
-// yet, [NotApplicable] where it applies only once somebody uses it, and
+// yet, [NotApplicable] where it applies only once it is used, and
 // [Unavailable] where the environment doesn't offer it:
 //
 //   - unknown: routing, limits, cost, sandbox, execution environment, context,
@@ -151,7 +151,7 @@ func (s *Session) snapshotThreads(snap *SessionSnapshot) {
 }
 
 // MarkRepaired says that the snapshot stands for facts that can't be redelivered: what
-// whoever reads it has of them is stale, or they are unavailable.
+// its reader has of them is stale, or they are unavailable.
 func (s *SessionSnapshot) MarkRepaired(status string) {
 	switch status {
 	case Stale:

@@ -67,7 +67,7 @@ func (p *Projector) processEnded(e *event.Event, id string, ms int64, errorType 
 	p.measure(processRuntime, s.End.Sub(s.Start).Seconds(), Attr{AttrErrorType, errorType})
 }
 
-// artifactChanged is one fact and takes no time that anybody knows.
+// artifactChanged is one fact and takes no time that is known.
 func (p *Projector) artifactChanged(e *event.Event, x *event.ArtifactChanged) {
 	s := p.newSpan(e, e.ID, OpArtifactWrite, Internal, p.placeOf(e))
 	s.set(Attr{AttrChange, x.Change}, Attr{AttrKind, safeName(x.Kind)}, Attr{AttrMediaType, safeName(x.MediaType)}, positive(AttrSizeBytes, x.SizeBytes))

@@ -59,7 +59,7 @@ type Entry struct {
 	broken error // why its schema can't be used
 	digest [sha256.Size]byte
 	// more is the entry where calls may ask to leave the sandbox; nil if there is no
-	// difference. Both take the same inputs: who asks where nobody may is told so.
+	// difference. Both take the same inputs: a call that asks where none may is told so.
 	more *Entry
 }
 

@@ -15,11 +15,11 @@ import (
 	"agentd/session"
 )
 
-// undecided is the decision of a comparison that nobody decided on.
+// undecided is the decision of a comparison that was left open.
 const undecided = "undecided"
 
 // compareTrials holds two configurations against each other. The fact goes to the
-// session of the candidate's first trial: whoever may see the candidate sees what
+// session of the candidate's first trial: a caller who may see the candidate sees what
 // became of it, which would not hold for the runtime's own session.
 func (r *Runner) compareTrials(ctx context.Context, caller command.Caller, p *command.CompareBenchmarkRuns) (*command.CompareBenchmarkRunsResult, error) {
 	baseline, err := r.side(ctx, caller, p.Baseline)
@@ -143,10 +143,10 @@ func risks(p *command.CompareBenchmarkRuns, rec *command.ComparisonRecord, first
 		out = append(out, "not every trial has complete evidence")
 	}
 	if verifierOf(first).Name == "" {
-		out = append(out, "nobody named the verifier")
+		out = append(out, "no verifier was named")
 	}
 	if n := rec.P0QcGateRegressionCount; n == nil {
-		out = append(out, "nobody said whether the quality gate found regressions")
+		out = append(out, "it was not said whether the quality gate found regressions")
 	} else if *n > 0 {
 		out = append(out, fmt.Sprintf("the quality gate found %d regressions", *n))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // unavailable stands in a trial's pack where the runtime has nothing to say: for a
-// reference that nobody gave, or a report that nobody made.
+// reference that wasn't given, or a report that wasn't made.
 const unavailable = "unavailable"
 
 // trialPack is what is exported of a trial. The proof of [evidence.Sealed] follows
@@ -98,7 +98,7 @@ type packTrajectory struct {
 	RequiredFieldStatus map[string]bool `json:"requiredFieldStatus"`
 }
 
-// packReward is the score that somebody else gave.
+// packReward is the score that was recorded from outside.
 type packReward struct {
 	Value           *float64                 `json:"value"`
 	Ref             string                   `json:"ref"`
@@ -132,7 +132,7 @@ type packing struct {
 	doc       *trajectoryDoc
 	refs      packRefs
 	manifest  []manifestEntry
-	// regressions is what the last comparison with the trial says; nil where nobody
+	// regressions is what the last comparison with the trial says; nil where no one
 	// counted them.
 	regressions *int64
 }

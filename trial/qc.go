@@ -13,7 +13,7 @@ import (
 const qcVersion = "0.5.0"
 
 // storedComparison is a comparison with the trials that it rests on, as a benchmark
-// of the Agent QC standard: its names are written with underscores. What nobody
+// of the Agent QC standard: its names are written with underscores. What no one
 // said is said to be unavailable.
 type storedComparison struct {
 	SchemaVersion  string            `json:"schema_version"`
@@ -157,7 +157,7 @@ func qcTrialOf(t *foundTrial) qcTrial {
 }
 
 // qcStatus is what a trial came to in the standard's words. Only a full reward is a
-// pass and only none is a failure: what lies between is for somebody to judge.
+// pass and only none is a failure: a person judges what lies between.
 func qcStatus(t *foundTrial) string {
 	switch {
 	case t.TimedOut:

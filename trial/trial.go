@@ -51,7 +51,7 @@ func (r *Runner) sessionForTrial(ctx context.Context, caller command.Caller, p *
 	return created.SessionID, nil
 }
 
-// visibleTrial returns the session of a trial that exists. Whoever may not see it
+// visibleTrial returns the session of a trial that exists. A caller who may not see it
 // learns that the id is taken, and not by which session.
 func (r *Runner) visibleTrial(ctx context.Context, caller command.Caller, id, sessionID string, err error) (string, error) {
 	if err != nil {

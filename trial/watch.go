@@ -279,7 +279,7 @@ func (r *Runner) finish(ctx context.Context, sessionID string, v *verdict) error
 	err := r.manager.Emit(ctx, sessionID, asBenchmark, func(tx *session.Tx) error {
 		now := tx.State.Benchmark.Find(v.trial.TrialID)
 		if now == nil || !now.EndedAt.IsZero() {
-			return nil // somebody else was first
+			return nil // another caller was first
 		}
 		return v.emit(tx, ended, ref)
 	})
@@ -378,7 +378,7 @@ func (v *verdict) emit(tx *session.Tx, p *event.BenchmarkTrialEnded, ref string)
 // atifType is the media type of a trajectory.
 const atifType = "application/json"
 
-// storeTrajectory writes the trajectory of a trial and stores it. Nobody can read
+// storeTrajectory writes the trajectory of a trial and stores it. No one can read
 // it until a decision refers to it.
 func (r *Runner) storeTrajectory(ctx context.Context, scope atif.Scope, t *state.Trial) (ref string, sum *atif.Summary, err error) {
 	f, err := os.CreateTemp("", "agentd-trial-*")

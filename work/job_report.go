@@ -11,7 +11,7 @@ import (
 	"agentd/state"
 )
 
-// reportJobItem records the result of an item that somebody other than the runtime
+// reportJobItem records the result of an item that someone other than the runtime
 // worked out: a person who did it by hand, or a worker outside.
 func (w *Work) reportJobItem(ctx context.Context, caller command.Caller, p *command.ReportJobItem) (*command.JobRecord, error) {
 	seen, _, err := w.findItem(ctx, caller, p.JobID, p.ItemID)
@@ -42,7 +42,7 @@ func (w *Work) reportJobItem(ctx context.Context, caller command.Caller, p *comm
 	})
 }
 
-// mayReport refuses the result of an item that is done, or that nobody was given yet.
+// mayReport refuses the result of an item that is done, or that wasn't given out yet.
 func mayReport(j *state.Job, item *state.JobItem) error {
 	switch {
 	case item.Status == state.ItemCompleted, item.Status == state.ItemReported:

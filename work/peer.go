@@ -217,8 +217,8 @@ func (w *Work) linkPeerTask(ctx context.Context, caller command.Caller, p *comma
 	})
 }
 
-// aboutToSend records that an attempt's message is about to go to the peer. Once
-// somebody wants the task stopped it is too late for that.
+// aboutToSend records that an attempt's message is about to go to the peer. Once the
+// task is being cancelled it is too late for that.
 func (e *edit) aboutToSend(a *state.Attempt, p *command.LinkPeerTask) error {
 	switch {
 	case !a.EndedAt.IsZero():

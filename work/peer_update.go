@@ -66,7 +66,7 @@ func (w *Work) updatePeerTask(ctx context.Context, caller command.Caller, p *com
 		}
 		r.emitUpdate()
 		if !a.EndedAt.IsZero() {
-			return nil // nobody waits for it any more
+			return nil // the answer is no longer needed
 		}
 		return r.follow()
 	})

@@ -271,7 +271,7 @@ func (b *book) forget(t *state.Task) {
 	}
 }
 
-// passed notes that nobody ends a task's processes any more.
+// passed notes that no goroutine ends a task's processes any more.
 func (b *book) passed(taskID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -285,8 +285,8 @@ func (b *book) giveUp(processID string) {
 	b.unreachable[processID] = true
 }
 
-// reach reports whether nobody ends a task's processes yet, and notes that
-// somebody does.
+// reach reports whether no goroutine ends a task's processes yet, and notes that
+// one does.
 func (b *book) reach(taskID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -129,7 +129,7 @@ func (s *slots) set(p place, runs bool) {
 }
 
 // next takes the task whose turn it is and reserves room for it; false if there
-// is no room or nobody waits.
+// is no room or no task waits.
 func (s *slots) next() (place, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -241,7 +241,7 @@ func (h *help) active(unreachable map[string]bool) bool {
 		slices.ContainsFunc(h.processes, func(p *state.Process) bool { return !unreachable[p.ProcessID] })
 }
 
-// left are the processes that nobody ends: those of a running call end with it.
+// left are the processes that nothing ends: those of a running call end with it.
 func (h *help) left(unreachable map[string]bool) []string {
 	var out []string
 	for _, p := range h.processes {

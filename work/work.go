@@ -209,7 +209,7 @@ func (w *Work) Committed(sessionID string, facts []event.Event) {
 }
 
 // concernsScheduler reports whether a fact may give the scheduler something to do. Most are of
-// turns that no child, no job and no schedule has to do with, and nobody is woken.
+// turns that no child, no job and no schedule has to do with, and nothing is woken.
 func concernsScheduler(e *event.Event, jobs bool) bool {
 	return subagentConcerns(e) || jobConcerns(e.Type, jobs) || cronConcerns(e)
 }

@@ -35,7 +35,7 @@ type ChangedFile struct {
 
 // Between returns what changes did, ordered by path and as a unified diff, from the
 // files as they were before the first change to the files as they were after the last
-// one. What they contained then is found in the workspace if nobody changed it since,
+// one. What they contained then is found in the workspace if it wasn't changed since,
 // or else where the next change kept it. What can't be shown is named.
 func (v *Vault) Between(ctx context.Context, root string, changes []Turned, opt BetweenOptions) ([]ChangedFile, string, error) {
 	defaultTo(&opt.MaxBytes, 1<<20)

@@ -107,7 +107,7 @@ func Plan(changes []Turned, now map[string]State, force bool) []Step {
 	return steps
 }
 
-// step is false for a path that neither the turns nor anybody else changed in
+// step is false for a path that neither the turns nor anyone else changed in
 // the end.
 func (h *history) step(now State, force bool) (Step, bool) {
 	s := Step{File: event.RollbackFile{Path: h.path, Change: rolledRestored, Reason: h.note}, To: h.to, Ref: h.ref}
@@ -139,7 +139,7 @@ const setID = 0o6000
 
 // restorable returns the state without what is never brought back. Whose file it was
 // isn't known, and a restored one belongs to this process's user: with these bits,
-// anybody could run another's program as that user.
+// anyone could run another's program as that user.
 func (s State) restorable() State {
 	if s.kind() == kindFile {
 		s.Mode &^= setID

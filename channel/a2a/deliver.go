@@ -234,7 +234,7 @@ func (s *Server) postNotification(ctx context.Context, p *proto.PushConfig, e pr
 }
 
 // plainError is an error of a request without its address, which may hold secrets, and
-// without what name servers said: whoever configured the push reads it, and would learn
+// without what name servers said: the peer that configured the push reads it, and would learn
 // the addresses of hosts that only this machine can find.
 func plainError(err error) error {
 	if errors.Is(err, errRefused) {

@@ -95,7 +95,7 @@ func (s *session) askInBackground(id string, ask func(context.Context)) {
 	}
 }
 
-// withdrawQuestion takes back a question that was answered elsewhere, or that nobody
+// withdrawQuestion takes back a question that was answered elsewhere, or that no one
 // waits for any more.
 func (s *session) withdrawQuestion(id string) {
 	s.mu.Lock()
@@ -196,7 +196,7 @@ func (s *session) handleUnanswered(ctx context.Context, act *turnview.Action, er
 func (s *session) respondAction(ctx context.Context, r *command.RespondAction) error {
 	_, err := runCommand[command.RespondActionResult](ctx, s.a, r)
 	if err == nil || ctx.Err() != nil {
-		return nil //nolint:nilerr // nobody waits for it any more
+		return nil //nolint:nilerr // the answer is no longer needed
 	}
 	switch kind := fault.KindOf(err); {
 	case kind == fault.InvalidParams:

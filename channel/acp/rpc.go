@@ -151,7 +151,7 @@ func (w *wire) answer(id event.Raw, result any, err error) {
 }
 
 // ask sends a request and waits for its answer. If ctx ends first, the client is
-// told that nobody waits any more.
+// told that the answer is no longer needed.
 func (w *wire) ask(ctx context.Context, method string, params, result any) error {
 	w.mu.Lock()
 	w.nextID++

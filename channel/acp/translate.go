@@ -9,7 +9,7 @@ import (
 )
 
 // translator decides what a fact means for the client. It sends nothing and asks
-// nobody: the same facts give the same updates, live and when a session is loaded.
+// no one: the same facts give the same updates, live and when a session is loaded.
 type translator struct {
 	// root is the folder that paths are relative to.
 	root string

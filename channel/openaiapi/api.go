@@ -89,7 +89,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := a.route(w, r, c)
 	switch {
 	case err == nil:
-	case r.Context().Err() != nil && errors.Is(err, context.Canceled): // nobody hears it
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled): // the client is gone
 	case a.opt.PassOn != nil && a.opt.PassOn(r.Context(), err):
 	default:
 		a.complain(r, err)

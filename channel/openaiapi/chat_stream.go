@@ -35,7 +35,7 @@ func (a *API) streamChat(w http.ResponseWriter, r *http.Request, c command.Calle
 	}
 	if r.Context().Err() != nil {
 		channel.Abandon(r.Context(), a.opt.Runtime, c, turn.SessionID, turn.TurnID, a.opt.Logger)
-		return nil //nolint:nilerr // nobody hears it
+		return nil //nolint:nilerr // the client is gone
 	}
 	if err == nil {
 		if failure := o.failed(); failure != nil {

@@ -86,7 +86,7 @@ func usagef(format string, args ...any) error {
 func silent(code int) error { return &exitError{code, nil} }
 
 // sayf tells something about the run itself. Where standard error can't be
-// written there is nobody to tell.
+// written there is no one to tell.
 func (a *app) sayf(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
 }

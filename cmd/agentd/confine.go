@@ -185,7 +185,7 @@ func caches(home, command string) []string {
 const confineVariable = "AGENTD_CONFINE"
 
 // confine puts a command that isn't started yet behind a keeper, which is this
-// program again. The keeper ends with whoever started it, and the command with its
+// program again. The keeper ends with the process that started it, and the command with its
 // keeper.
 func confine(cmd *exec.Cmd, p sandbox.Profile) error {
 	self, err := os.Executable()

@@ -103,7 +103,7 @@ const settleTime = 10 * time.Second
 // localFacts is a data directory that this process opened.
 type localFacts struct {
 	store   store.Store
-	manager *session.Manager // if nobody carries out turns
+	manager *session.Manager // if this process carries out no turns
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller

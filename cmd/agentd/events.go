@@ -57,7 +57,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	return a.withDataFlags(cmd)
 }
 
-// checkTypes refuses what no type of event could fit: whoever mistypes one would
+// checkTypes refuses what no type of event could fit: a user who mistypes one would
 // wait for it.
 func checkTypes(patterns []string) error {
 	for _, p := range patterns {

@@ -46,7 +46,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	// An error quotes what was typed or read, which may be a key in the wrong place.
 	said, _ := redact.New(redact.Options{}).Text(nameFlag(cmd, err, describe(err)))
 	if a.jsonErrors {
-		// Where standard error can't be written there is nobody to tell.
+		// Where standard error can't be written there is no one to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
 		return code
 	}

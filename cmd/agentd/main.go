@@ -9,7 +9,7 @@
 // standard output holds JSON and nothing else. Exit codes are 0 for done, 1 for
 // failed (for "verify": problems were found), 2 for a command line or a
 // configuration that can't be used, and 3 for "run" when the turn waits for an
-// action that nobody can answer.
+// action that no one can answer.
 //
 // Commands that need the facts talk to the server that --server names, else to
 // the server that holds the data directory, else they open the data directory
@@ -36,7 +36,7 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends the process at once: the facts are safe, and whoever
+	// A second signal ends the process at once: the facts are safe, and a person who
 	// asks twice doesn't want to wait.
 	context.AfterFunc(ctx, stop)
 	m := Main{Version: buildVersion()}

@@ -18,7 +18,7 @@ func (a *app) manCommand() *cobra.Command {
 		Example: "  agentd man /usr/local/share/man/man1",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := os.MkdirAll(given[0], 0o755); err != nil { //nolint:gosec // man pages are for everybody
+			if err := os.MkdirAll(given[0], 0o755); err != nil { //nolint:gosec // man pages are for everyone
 				return fmt.Errorf("man: %w", err)
 			}
 			n := 0

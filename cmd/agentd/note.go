@@ -19,7 +19,7 @@ import (
 // noteFile says, in the directory of this machine, where the server listens.
 const noteFile = "server.json"
 
-// serverNote is that file's content. It has mode 0600: the token lets whoever
+// serverNote is that file's content. It has mode 0600: the token lets anyone who
 // can read the data directory talk to the server that holds it.
 type serverNote struct {
 	URL    string `json:"url"`

@@ -16,7 +16,7 @@ import (
 	"agentd/workspace"
 )
 
-// noPeers refuses to give work to other agents, where nobody would follow it.
+// noPeers refuses to give work to other agents, where nothing would follow it.
 type noPeers struct{}
 
 // Check implements [work.Peers].
@@ -105,8 +105,8 @@ func (s *serving) reloadPeerTokens() {
 	}
 }
 
-// onThisMachine reports whether an address names this machine and nothing else. Whoever
-// writes it into the configuration means it; a name that resolves to it is not enough.
+// onThisMachine reports whether an address names this machine and nothing else. An operator
+// who writes it into the configuration means it; a name that resolves to it is not enough.
 func onThisMachine(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

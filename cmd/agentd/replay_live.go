@@ -217,7 +217,7 @@ func workspaceOf(c *evidence.Case) string {
 }
 
 // copyWorkspace copies the folder of a case, so that nothing in it is touched,
-// without what is hidden: the copy would be hidden from nobody, and the author of the
+// without what is hidden: the copy would be hidden from no one, and the author of the
 // case chose the folder. A folder that isn't there any more is empty.
 func copyWorkspace(from, to string, hidden ...string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {

@@ -10,14 +10,14 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 )
 
-// dialogue is where a person answers, line by line. Nil is nobody.
+// dialogue is where a person answers, line by line. Nil is no one.
 type dialogue struct {
 	out io.Writer
 	in  *bufio.Reader
 	tty *os.File
 	// lines delivers what was typed; reading says that a line is awaited. A read of
 	// a terminal can't be ended, so the goroutine that reads is left to the end of
-	// the process when nobody wants the line any more.
+	// the process when the line isn't wanted any more.
 	lines   chan typed
 	reading bool
 }
@@ -28,7 +28,7 @@ type typed struct {
 	err  error
 }
 
-// dialogue returns where questions are put, or nil if nobody is there to answer:
+// dialogue returns where questions are put, or nil if no one is there to answer:
 // the terminal that the program was started from, or its controlling terminal
 // where standard input is a pipe.
 func (a *app) dialogue(inputUsed bool) *dialogue {

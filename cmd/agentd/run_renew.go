@@ -10,7 +10,7 @@ import (
 
 // renewing follows the server of a data directory over a restart, or over the renewal
 // of its certificate. Each start has a token of its own, and perhaps another address,
-// which the note says: a request that isn't let in, or reaches nobody, is sent once
+// which the note says: a request that isn't let in, or reaches no server, is sent once
 // more if the note has changed.
 type renewing struct {
 	next http.RoundTripper
@@ -64,7 +64,7 @@ func (t *renewing) renew(used *serverNote) *serverNote {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.note != used {
-		return t.note // somebody else was quicker
+		return t.note // another request was quicker
 	}
 	sameWay := err == nil && note != nil && note.Socket == used.Socket && (note.CertSHA256 == "") == (used.CertSHA256 == "")
 	if sameWay && (note.Token != used.Token || note.CertSHA256 != used.CertSHA256) {
@@ -75,7 +75,7 @@ func (t *renewing) renew(used *serverNote) *serverNote {
 
 var errCertificate = errors.New("the server's certificate differs from the one noted in the data directory")
 
-// pinned trusts the certificate that the note names, whoever signed it: the note
+// pinned trusts the certificate that the note names, regardless of who signed it: the note
 // comes from the server itself. Without a name the system decides.
 func (t *renewing) pinned() *tls.Config {
 	if t.note.CertSHA256 == "" {

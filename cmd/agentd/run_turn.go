@@ -39,12 +39,12 @@ type runner struct {
 	interrupted bool
 	// writeErr is why a fact could not be written.
 	writeErr error
-	// broken says that nobody reads the answer any more.
+	// broken says that the answer isn't read any more.
 	broken  error
 	lost    bool
 	waiting map[string]bool
 	// from is the first fact that is shown. What comes before it, and what the turn
-	// before does, matters for its questions alone: if before is set nobody else is
+	// before does, matters for its questions alone: if before is set no one else is
 	// there to answer them, and this turn can't begin until they are.
 	from   uint64
 	before bool
@@ -76,7 +76,7 @@ func (a *app) runTurn(ctx context.Context, f facts.Source, p *command.SubmitTurn
 	w := facts.StartFollower(ctx, f, res.SessionID, after)
 	defer w.Stop()
 	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE) // a pipe that nobody reads is an error, not the end
+	signal.Notify(pipe, syscall.SIGPIPE) // a pipe without a reader is an error, not the end
 	defer signal.Stop(pipe)
 	err := r.loop(ctx, w)
 	r.view.Rest()
@@ -181,7 +181,7 @@ func (r *runner) takeFact(e *event.Event) (done bool, err error) {
 	}
 	if q := r.questions.Track(e); q != nil && q == r.asking {
 		r.asking = nil
-		_, _ = fmt.Fprintf(r.ask.out, "\n%s\n", turntext.HowAnswered(e)) // nobody waits for it
+		_, _ = fmt.Fprintf(r.ask.out, "\n%s\n", turntext.HowAnswered(e)) // nothing depends on it
 		r.showHeld()
 	}
 	if r.asking != nil {
@@ -208,7 +208,7 @@ func (r *runner) isEarlierTurn(e *event.Event) bool {
 }
 
 // trackEarlierTurn takes a fact of the turn before: its questions are asked here, as
-// nobody else would, and nothing else of it is shown.
+// nothing else would, and nothing else of it is shown.
 func (r *runner) trackEarlierTurn(e *event.Event) (done bool, err error) {
 	if q := r.questions.Track(e); q != nil && q == r.asking {
 		r.asking = nil
@@ -231,7 +231,7 @@ func (r *runner) showHeld() {
 	r.held = nil
 }
 
-// askDue puts the question that is due, or gives up where nobody answers.
+// askDue puts the question that is due, or gives up where no one answers.
 func (r *runner) askDue() (done bool, err error) {
 	q := r.questions.Due()
 	if q == nil || r.asking != nil || r.interrupted || r.waiting[q.ID] {
@@ -286,7 +286,7 @@ func (r *runner) reportUnanswered(q *turntext.Question) (done bool, err error) {
 func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error) {
 	if t.err != nil {
 		_, _ = fmt.Fprintln(r.ask.out)
-		return true, silent(exitBlocked) // the terminal is gone, nobody can answer
+		return true, silent(exitBlocked) // the terminal is gone, no one can answer
 	}
 	q := r.asking
 	answer, wrong := q.Parse(t.line)
@@ -311,7 +311,7 @@ func (r *runner) sendAnswer(ctx context.Context, answer *command.RespondAction) 
 		return ""
 	}
 	if k := fault.KindOf(err); k == fault.Conflict || k == fault.NotFound {
-		r.tellf("%s", describe(err)) // somebody was quicker
+		r.tellf("%s", describe(err)) // another answer was quicker
 		return ""
 	}
 	return describe(err)
@@ -348,7 +348,7 @@ func (r *runner) interruptTurn() (done bool, err error) {
 	return false, nil
 }
 
-// stopUnread interrupts a turn whose answer nobody reads any more, as "| head" does.
+// stopUnread interrupts a turn whose answer isn't read any more, as "| head" does.
 func (r *runner) stopUnread(err error) (done bool, stopped error) {
 	r.broken = fmt.Errorf("write the answer: %w", err)
 	r.view.Answer = io.Discard
@@ -385,7 +385,7 @@ func (r *runner) turnEnded(e *event.Event) error {
 	return nil
 }
 
-// unseen reports whether notes are shown to nobody: the answer goes into a pipe or
+// unseen reports whether no one sees notes: the answer goes into a pipe or
 // a file, and who reads it must not take a part for the whole.
 func (r *runner) unseen() bool {
 	lines, ok := r.view.Stage.(*turntext.LineStage)

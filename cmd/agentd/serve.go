@@ -213,7 +213,7 @@ func (s *serving) address() string {
 }
 
 // announce tells that the server is ready: a file for the commands of this
-// machine, a line for whoever started it.
+// machine, a line for the person who started it.
 func (s *serving) announce() error {
 	c := s.loaded.Config
 	if err := s.note.write(c.Local()); err != nil {

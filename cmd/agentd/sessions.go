@@ -183,7 +183,7 @@ fit.`,
 				return writeJSON(a.out, result)
 			}
 			// Most commands only add facts, which a later server acts on. One that needs
-			// tools or models says that nobody carries it out here.
+			// tools or models says that it isn't carried out here.
 			if err = a.withFacts(cmd, toLook, call); needsLoop {
 				err = a.withFacts(cmd, toAct, call)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // catchSignals makes SIGHUP and SIGQUIT harmless. It comes before the server says
-// that it is ready: whoever reads that may send them.
+// that it is ready: a reader of that line may send them.
 func catchSignals() (got chan os.Signal) {
 	got = make(chan os.Signal, 4)
 	signal.Notify(got, syscall.SIGHUP, syscall.SIGQUIT)

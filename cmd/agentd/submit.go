@@ -61,7 +61,7 @@ func (a *app) textOrInput(ctx context.Context, arg string) (string, error) {
 // errInterrupted ends a read of standard input.
 var errInterrupted = errors.New("interrupted")
 
-// input is standard input until ctx ends. A read of it can't be ended: whoever stops a
+// input is standard input until ctx ends. A read of it can't be ended: a person who stops a
 // command that waits for input is answered at once, and what reads is left to the end of
 // the process.
 func (a *app) input(ctx context.Context) io.Reader {

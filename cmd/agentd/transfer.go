@@ -257,7 +257,7 @@ func (s *serving) takeSession(w http.ResponseWriter, r *http.Request, caller com
 	_ = writeJSON(w, got) // a client that went away needs no answer
 }
 
-// patientBody gives each read its own time: a file may be large, but whoever sends
+// patientBody gives each read its own time: a file may be large, but a client that sends
 // nothing for a minute is gone.
 type patientBody struct {
 	io.ReadCloser

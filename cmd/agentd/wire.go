@@ -170,7 +170,7 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 	return nil
 }
 
-// checkRouting refuses routing to models that nobody offers. Which ones there are
+// checkRouting refuses routing to models that no provider offers. Which ones there are
 // isn't in the file where a provider has no list.
 func checkRouting(r *config.Routing, models []model.Info) error {
 	for i, name := range append([]string{r.Default}, r.Fallback...) {

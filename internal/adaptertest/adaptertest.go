@@ -49,7 +49,7 @@ func Open(t *testing.T, answers ...script.Answer) agentd.Port {
 	return rt.Port()
 }
 
-// Caller lets everybody in who doesn't say that it is a stranger.
+// Caller lets everyone in who doesn't say that it is a stranger.
 func Caller(r *http.Request) (command.Caller, bool) {
 	return command.Local(), r.Header.Get("X-Stranger") == ""
 }
@@ -131,9 +131,9 @@ func Session(t *testing.T, rt command.Runtime, sessionID string, into any) {
 	}
 }
 
-// Stuck is a pipe that nobody empties, and that knows no deadlines.
+// Stuck is a pipe that isn't emptied, and that knows no deadlines.
 type Stuck struct {
-	// Entered has a value once somebody writes; writes return when Release is closed.
+	// Entered has a value once something writes; writes return when Release is closed.
 	Entered, Release chan struct{}
 }
 

@@ -2,7 +2,7 @@
 //
 // # Contract
 //
-// [Public] is the one list for everything that dials an address chosen by somebody
+// [Public] is the one list for everything that dials an address chosen by someone
 // else: the proxy of sandboxed commands, the dialler of A2A peers, push
 // notifications. When in doubt it says no: a network that IANA's special-purpose
 // registries don't call globally reachable is not public, and an IPv6 address that

@@ -61,7 +61,7 @@ var importTable = []row{
 	{dir: "hook", may: []string{"internal/clip", "event"}},
 	{dir: "redact", may: []string{"event"}},
 	{dir: "workspace", may: []string{"internal/clip", "event", "store", "internal/place", "internal/pathglob"}},
-	{dir: "tool/toolkind", standardOnly: true, pure: true, why: "what built-in tools do, for whoever must not know how"},
+	{dir: "tool/toolkind", standardOnly: true, pure: true, why: "what built-in tools do, for code that must not know how"},
 	{dir: "tool", may: []string{"internal/clip", "event", "internal/place", "internal/pathglob", "tool/toolkind"}},
 	{dir: "tool/mcp", role: adapter, may: []string{"internal/clip", "tool", "event"}},
 	{dir: "model", may: []string{"event"}},

@@ -123,7 +123,7 @@ func (k *Kit) Crash(d *DyingStore) {
 	k.Helper()
 	d.Die()
 	gone, cancel := context.WithCancel(context.Background())
-	cancel() // nobody waits for a step that was under way
+	cancel() // nothing waits for a step that was under way
 	if err := k.Runtime.Close(gone); err == nil {
 		k.Log("closing wrote nothing")
 	}

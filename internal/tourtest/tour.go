@@ -80,7 +80,7 @@ func peers(t *testing.T, do Do) {
 	delegated(t, do)
 }
 
-// delegated gives work to a peer as whoever speaks to it would.
+// delegated gives work to a peer as its client would.
 func delegated(t *testing.T, do Do) {
 	t.Helper()
 	do("create_task", `{"taskId":"task_peer","objective":"Look at it.","peer":"https://agent.example/card.json","start":true}`)

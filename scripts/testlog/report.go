@@ -167,7 +167,7 @@ func lastReason(output []string) string {
 }
 
 func (r *report) print(text string) {
-	_, _ = io.WriteString(r.out, text) // nobody could be told
+	_, _ = io.WriteString(r.out, text) // there is nowhere to report it
 }
 
 func sortedKeys[V any](m map[string]V) []string {

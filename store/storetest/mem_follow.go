@@ -7,7 +7,7 @@ import (
 	"agentd/store"
 )
 
-// follower is one Follow under way. Hints are merged while nobody takes them.
+// follower is one Follow under way. Hints are merged until they are taken.
 type follower struct {
 	node *Mem
 	// signal has room for one: it says that there is something to take.

@@ -18,8 +18,8 @@
 // as its observer, [Exporter.Start]; and at the end the runtime's close, then
 // [Exporter.Close].
 //
-// [Client], [EncodeTraces] and [EncodeMetrics] serve whoever projects a past session
-// with package telemetry and sends or writes the result.
+// [Client], [EncodeTraces] and [EncodeMetrics] serve programs that project a past session
+// with package telemetry and send or write the result.
 //
 // # Concurrency
 //

@@ -53,7 +53,7 @@ type projection struct {
 	options  []telemetry.Option
 	sessions map[string]*followed
 	uses     uint64
-	// position is where an earlier process got to; nil if nobody knows.
+	// position is where an earlier process got to; nil if that isn't known.
 	position func(ctx context.Context, sessionID string) (position, bool, error)
 	// left is how far sessions were read that were forgotten since.
 	left map[string]uint64

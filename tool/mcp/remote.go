@@ -66,7 +66,7 @@ func (s *server) describeTools(listed []*sdk.Tool) (tools []*remote, skipped []s
 }
 
 // toolInfo describes a tool but for its name. A server's word that a tool destroys is
-// a warning, and believed from anybody; its word that a tool is harmless isn't.
+// a warning, and believed from any server; its word that a tool is harmless isn't.
 func toolInfo(cfg Server, t *sdk.Tool, schema event.Raw) event.ToolInfo {
 	i := event.ToolInfo{
 		Description:       cleanText(t.Description, maxDescription),

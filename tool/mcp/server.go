@@ -139,7 +139,7 @@ func retryDelay(attempt int) time.Duration {
 	if attempt < 9 {
 		full = min(full, 500*time.Millisecond<<(attempt-2))
 	}
-	return full/2 + rand.N(full/2+1) //nolint:gosec // Spreads load; nobody gains from guessing it.
+	return full/2 + rand.N(full/2+1) //nolint:gosec // Spreads load; guessing it gains nothing.
 }
 
 // connect opens a connection that has listed its tools.

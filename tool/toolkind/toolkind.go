@@ -3,7 +3,7 @@
 //
 // Facts carry the name of a tool. [Of] gives its [Kind], and the kind says the rest.
 // No other package compares names: a switch over kinds without a default is checked to
-// name each of them, so a new tool shows up wherever somebody has to decide about it.
+// name each of them, so a new tool shows up wherever it has to be decided about.
 package toolkind
 
 import (

@@ -1,4 +1,4 @@
-// Package dial reaches addresses that somebody else names without reaching what is
+// Package dial reaches addresses that a peer names without reaching what is
 // not theirs: the networks behind the runtime.
 //
 // # Contract

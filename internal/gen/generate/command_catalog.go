@@ -38,7 +38,7 @@ func catalogDocument(c *commandModel, out files) error {
 			{"schemaVersion", event.SchemaExtension},
 			{"needs", []string{}},
 			{"payload", "Item"},
-			{"emittedBy", "nobody: view=items derives it from the event with the same sequence"},
+			{"emittedBy", "none: view=items derives it from the event with the same sequence"},
 			{"since", "0.1"},
 			{"means", x[1]},
 			{"derived", true},

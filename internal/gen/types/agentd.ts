@@ -1895,7 +1895,7 @@ export interface ScheduleQueued {
 /** SchedulePaused says that a schedule starts nothing until it is resumed. */
 export interface SchedulePaused {
   scheduleId: string;
-  /** Code is for programs: recovery_manual after a restart, empty if somebody asked for it. */
+  /** Code is for programs: recovery_manual after a restart, empty if a caller asked for it. */
   code?: string;
   reason?: string;
   pausedBy?: Actor;
@@ -2011,7 +2011,7 @@ export interface Benchmark {
   harborTrialRef?: string;
   taskTomlRef?: string;
   singleChangedVariable?: string;
-  /** HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, where whoever started it says so. */
+  /** HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
   harborTrialResultRef?: string;
   harborVerifierStdoutRef?: string;
 }
@@ -2035,7 +2035,7 @@ export interface Comparison {
   evidenceCompletenessRate: number;
   /** BaselineEvidenceCompletenessRate is the share of the baseline's trials with complete evidence. */
   baselineEvidenceCompletenessRate?: number;
-  /** P0QcGateRegressionCount is how many regressions the quality gate found; absent where nobody counted them. */
+  /** P0QcGateRegressionCount is how many regressions the quality gate found; absent where they were not counted. */
   p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert. */
   decision: string;

@@ -997,7 +997,7 @@ export interface RetryJobItemParams {
   itemId: string;
 }
 
-/** Records the result of an item that somebody else worked out. */
+/** Records the result of an item that was worked out elsewhere. */
 export interface ReportJobItemParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
   idempotencyKey?: string;
@@ -1545,7 +1545,7 @@ export interface UpdatePeerTaskParams {
   remoteStatus?: string;
   /** Reason for people; never a credential. */
   reason?: string;
-  /** Final says that nothing more will be tried: an unreachable task is held until somebody resumes it. */
+  /** Final says that nothing more will be tried: an unreachable task is held until it is resumed. */
   final?: boolean;
   /** Retryable says that another attempt may succeed, if this one failed. */
   retryable?: boolean;
@@ -1617,7 +1617,7 @@ export interface ExportReplayParams {
   turnId?: string;
   /** taskId narrows the export to a task. */
   taskId?: string;
-  /** graderInstructions tell whoever judges a replay what to look at; they become a part of the case. */
+  /** graderInstructions tell the judge of a replay what to look at; they become a part of the case. */
   graderInstructions?: string;
 }
 
@@ -3420,7 +3420,7 @@ export interface ComparisonRecord {
   evidenceCompletenessRate: number;
   /** The share of the baseline's trials with complete evidence. */
   baselineEvidenceCompletenessRate?: number;
-  /** How many regressions the quality gate found; absent where nobody counted them. */
+  /** How many regressions the quality gate found; absent where they were not counted. */
   p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert. */
   decision: string;
@@ -3966,7 +3966,7 @@ export interface Commands {
   cancel_job: { params: CancelJobParams; result: JobRecord };
   /** Starts a new attempt at an item that failed. */
   retry_job_item: { params: RetryJobItemParams; result: JobRecord };
-  /** Records the result of an item that somebody else worked out. */
+  /** Records the result of an item that was worked out elsewhere. */
   report_job_item: { params: ReportJobItemParams; result: JobRecord };
   /** Starts a job or a task again and again. */
   create_schedule: { params: CreateScheduleParams; result: ScheduleResult };

@@ -76,7 +76,7 @@ const cutCall = "(nothing: the answer was cut off before the arguments)"
 
 // cut marks the call with which an answer was broken off. One without arguments
 // must not be taken for a call that needs none: a tool whose arguments are all
-// optional would do more than anybody asked for.
+// optional would do more than was asked for.
 func (a *Answer) cut(stopReason string) {
 	if a.held != nil && a.bare && (stopReason == StopMaxTokens || stopReason == StopRefusal) {
 		a.held.Arguments, a.held.Malformed = nil, cutCall

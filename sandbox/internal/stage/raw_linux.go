@@ -8,7 +8,7 @@ import (
 // What is here and in forked_linux.go runs in a process that was forked from a Go
 // program and executes nothing: there are no other threads, and whatever lock of
 // the runtime was held at the fork stays held. So nothing here may need the runtime:
-// no allocation, no growth of the stack, no channel, no panic that anybody relies
+// no allocation, no growth of the stack, no channel, no panic that is relied
 // on. Hence the directives: nosplit (the linker checks how deep it goes), norace and
 // nocheckptr (both instruments call the runtime), and system calls that don't tell
 // the scheduler.

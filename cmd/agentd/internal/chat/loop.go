@@ -62,7 +62,7 @@ type conversation struct {
 	failure error
 }
 
-// lineWanted is a line that somebody waits for.
+// lineWanted is a line that is waited for.
 type lineWanted struct {
 	lead string
 	take func(line string)
@@ -200,7 +200,7 @@ func (c *conversation) drainNews(news chan facts.News) {
 }
 
 // terminalGone ends a conversation whose terminal was closed. A turn that runs here is
-// interrupted: nobody would carry it on.
+// interrupted: no one would carry it on.
 func (c *conversation) terminalGone() error {
 	c.dead = true
 	if c.active != "" && !c.source.Remote() {

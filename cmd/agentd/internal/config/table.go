@@ -49,7 +49,7 @@ type Setting struct {
 	// with brackets, such as "providers[].id".
 	Name string
 	Type Type
-	// Default is the value, as in the file, that holds if nobody gives one; empty
+	// Default is the value, as in the file, that holds if none is given; empty
 	// if there is none.
 	Default string
 	// Values are what a choice can be.

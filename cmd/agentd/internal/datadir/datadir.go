@@ -7,7 +7,7 @@
 // So a [Keeper] lets nothing in it be used before [Keeper.Check] has passed. The
 // user has a secret key outside of every data directory, and each directory a mark:
 // an HMAC with that key over a random id and the directory's inode. A directory that
-// was copied, or made by somebody else, has none that fits. What the mark can't
+// was copied, or made by someone else, has none that fits. What the mark can't
 // show is checked beside it: the directory and the files in it belong to this user,
 // no one else may write to them, and none is a symbolic link.
 //

@@ -4,7 +4,7 @@
 // # Contract
 //
 // A [Source] carries out commands and delivers facts; where they come from doesn't
-// matter to whoever uses it. A [Follower] delivers the facts of a session to a channel
+// matter to its users. A [Follower] delivers the facts of a session to a channel
 // and says when the connection is lost. The functions find out what commands need to
 // know of a session. Nothing here draws or asks.
 //

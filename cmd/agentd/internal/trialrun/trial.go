@@ -209,7 +209,7 @@ func (t *trial) agentResult(u *event.Usage, cost *float64) *harbor.AgentResult {
 func (t *trial) newSession(ctx context.Context) error {
 	t.mode = t.config.Mode
 	if t.mode == "" || t.mode == "default" {
-		t.mode = "never" // there is nobody to ask
+		t.mode = "never" // there is no one to ask
 	}
 	var created command.CreateSessionResult
 	err := t.rt.Do(ctx, &command.CreateSession{
@@ -254,7 +254,7 @@ func (t *trial) role() string {
 // neverSeen waits for the trial's end alone.
 func neverSeen(*event.Event) bool { return false }
 
-// followUntil waits for the trial's end, or for a fact. What is asked is refused: nobody
+// followUntil waits for the trial's end, or for a fact. What is asked is refused: no one
 // is there.
 func (t *trial) followUntil(ctx context.Context, until func(*event.Event) bool) error {
 	for f, err := range t.rt.Follow(ctx, t.start.SessionID, t.seen, nil) {

@@ -4,8 +4,8 @@
 //
 // A [View] is given facts and puts lines on a [Stage]; a [Question] is an action that
 // waits for a person: how it is shown, and what the lines mean that answer it.
-// [Questions] keeps the open ones. They decide nothing, call nobody and read no input:
-// whoever drives a session does.
+// [Questions] keeps the open ones. They decide nothing, call nothing and read no input:
+// the code that drives a session does.
 //
 // # Concurrency
 //
@@ -24,7 +24,7 @@ import (
 )
 
 // View turns facts into what a person sees of a conversation. It decides nothing
-// and asks nobody. One goroutine uses it.
+// and asks no one. One goroutine uses it.
 type View struct {
 	Ink   terminal.Ink
 	Stage Stage
@@ -323,7 +323,7 @@ func (v *View) Warn(text string) { v.Note(terminal.Yellow, MarkWarn, text) }
 // Fail adds a note about something that failed.
 func (v *View) Fail(text string) { v.Note(terminal.Red, MarkFailed, text) }
 
-// maxNote bounds a note: most of them quote somebody.
+// maxNote bounds a note: most of them quote someone.
 const maxNote = 300
 
 // Note adds a line beside the conversation. One that comes in the middle of a
