@@ -108,7 +108,7 @@ type UpdateSession struct {
 	// Archived leaves the session out of lists that don't ask for it.
 	Archived *bool `json:"archived,omitempty"`
 	// Metadata is the caller's own, kept as it is; an empty object removes it.
-	Metadata event.Raw `json:"metadata,omitempty" check:"object"`
+	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }
 
 // Command implements [Params].

@@ -40,7 +40,7 @@ type TaskFields struct {
 	TaskFamily string `json:"taskFamily,omitempty" max:"128"`
 	// Scope names what the work is about: references to a workspace, a project, an
 	// environment or another boundary of the host.
-	Scope event.Raw `json:"scope,omitempty" check:"object"`
+	Scope event.Raw `json:"scope,omitempty" check:"object" max:"65536"`
 	// Metadata is the caller's own, kept as it is.
 	Metadata event.Raw `json:"metadata,omitempty" check:"object" max:"16384"`
 }

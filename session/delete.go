@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,8 @@ func (d *deletion) checkDeletable(s *state.Session) error {
 type ownedEntries struct {
 	kind string
 	of   func(e *store.Entry, sessionID string) bool
+	// prefixed says that the keys begin with the session: only those are read.
+	prefixed bool
 }
 
 // derivedEntries are the kinds of entries that go with a session, beside those of
@@ -96,6 +99,9 @@ func derivedEntries() []ownedEntries {
 		return owner == id
 	}
 	inside := func(e *store.Entry, id string) bool {
+		if !bytes.Contains(e.Value, []byte(id)) { // ids are written as they are
+			return false
+		}
 		var v struct {
 			SessionID string `json:"sessionId"`
 			Action    struct {
@@ -107,10 +113,14 @@ func derivedEntries() []ownedEntries {
 	var out []ownedEntries
 	add := func(of func(*store.Entry, string) bool, kinds ...string) {
 		for _, kind := range kinds {
-			out = append(out, ownedEntries{kind, of})
+			out = append(out, ownedEntries{kind: kind, of: of})
 		}
 	}
-	add(first, kindTurn, kindTaskOf, kindMark, kindChannelUp, members(KindSubagent), members(KindJob), members(KindSchedule), members(KindTrial), members(kindChannel))
+	for _, kind := range []string{
+		kindTurn, kindTaskOf, kindMark, kindChannelUp, members(KindSubagent), members(KindJob), members(KindSchedule), members(KindTrial), members(kindChannel),
+	} {
+		out = append(out, ownedEntries{kind: kind, of: first, prefixed: true})
+	}
 	add(last, kindRef, kindOutput, kindOutputAt, kindKept, kindExpired, kindChannelLink, kindCursor)
 	add(value, kindTask, kindPending, kindProcess, KindSubagent, KindJob, KindSchedule, KindTrial, kindChannel)
 	add(inside, kindAction, kindPeer)
@@ -120,7 +130,11 @@ func derivedEntries() []ownedEntries {
 // collect finds what goes. Nothing is added meanwhile, or decide notices.
 func (d *deletion) collect(ctx context.Context, s store.Store, sessionID string) error {
 	for _, k := range derivedEntries() {
-		for e, err := range s.Scan(ctx, store.Scan{Kind: k.kind}) {
+		scan := store.Scan{Kind: k.kind}
+		if k.prefixed {
+			scan.Prefix = sessionID + "/"
+		}
+		for e, err := range s.Scan(ctx, scan) {
 			if err != nil {
 				return err
 			}

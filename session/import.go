@@ -22,6 +22,9 @@ type Imported struct {
 	Events, Written uint64
 	// OpenWork says that the session has work that isn't finished.
 	OpenWork bool
+	// Permissions are those that the session has of its own, in words: they were given
+	// elsewhere and would apply here.
+	Permissions []string
 }
 
 // ImportCheck reads a session that another runtime wrote and finds out why it
@@ -64,7 +67,7 @@ func (c *ImportCheck) Add(ctx context.Context, contents store.Contents, rec *sto
 
 // Done says what an import would do.
 func (c *ImportCheck) Done() (Imported, error) {
-	got := Imported{Events: c.state.Sequence, OpenWork: c.state.HasOpenWork()}
+	got := Imported{Events: c.state.Sequence, OpenWork: c.state.HasOpenWork(), Permissions: permissionsOf(c.state)}
 	if c.state.Sequence == 0 {
 		return got, fault.New(fault.InvalidParams, "the session has no facts")
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/event"
@@ -11,6 +13,45 @@ import (
 	"agentd/state"
 	"agentd/store"
 )
+
+// narrowModes are the modes that a session may bring from elsewhere: in each of them
+// everything but reads asks, or is denied.
+var narrowModes = []string{"", "default", "untrusted", "plan"}
+
+// permissionsOf lists what a session allows by facts of its own: modes, rules and approvals
+// for the session. The author of a file chose them, and not the host that imports it.
+func permissionsOf(s *state.Session) []string {
+	modes := []string{s.PermissionMode}
+	for _, t := range s.Threads {
+		modes = append(modes, t.PermissionMode)
+	}
+	allows := 0
+	for _, p := range s.Permission.Policies {
+		if p.Source == "host" {
+			continue // the host's own applies
+		}
+		modes = append(modes, p.Mode)
+		for _, r := range p.Rules {
+			if r.Decision == "allow" {
+				allows++
+			}
+		}
+	}
+	var out []string
+	slices.Sort(modes)
+	for _, mode := range slices.Compact(modes) {
+		if !slices.Contains(narrowModes, mode) {
+			out = append(out, "mode "+mode)
+		}
+	}
+	if allows > 0 {
+		out = append(out, fmt.Sprintf("%d rules that allow", allows))
+	}
+	if n := len(s.Permission.Grants); n > 0 {
+		out = append(out, fmt.Sprintf("%d approvals for the session", n))
+	}
+	return out
+}
 
 // checkImported checks a fact that is not here yet, folded into st, against what is
 // here: an id means one thing in all sessions, and the author of the file must not

@@ -149,3 +149,62 @@ func forge(t *testing.T, file []byte, change func(fact []byte) []byte) []byte {
 	}
 	return out.Bytes()
 }
+
+// TestImportBringsNoPermissions: what the author of a file allowed doesn't apply here
+// unless that is asked for.
+func TestImportBringsNoPermissions(t *testing.T) {
+	rule := func(decision string) []event.PolicyRule {
+		return []event.PolicyRule{{Decision: decision, Tool: "shell", Match: "touch *"}}
+	}
+	for name, c := range map[string]struct {
+		mode   string
+		after  command.Params
+		brings string
+	}{
+		"a mode":             {mode: "bypass", brings: "mode bypass"},
+		"a mode of policy":   {after: &command.SetPolicy{SessionID: "sess_theirs", Mode: "auto"}, brings: "mode auto"},
+		"a rule":             {after: &command.SetPolicy{SessionID: "sess_theirs", Rules: rule("allow")}, brings: "1 rules that allow"},
+		"a narrow mode":      {mode: "plan"},
+		"a rule that denies": {after: &command.SetPolicy{SessionID: "sess_theirs", Rules: rule("deny")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := runtimetest.New(t, runtimetest.Says("hello")), runtimetest.New(t)
+			runtimetest.Do[command.CreateSessionResult](from, &command.CreateSession{SessionID: "sess_theirs", PermissionMode: c.mode})
+			from.Completes(from.Submit("sess_theirs", "hello"))
+			if c.after != nil {
+				quietly(from, c.after)
+			}
+			file := from.ExportSession("sess_theirs")
+			_, err := to.ImportSession(file, transfer.ImportOptions{})
+			if c.brings == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), c.brings) {
+				t.Errorf("got %v, want a conflict that names %s", err, c.brings)
+			}
+			if head, err := to.Store.Head(t.Context(), "sess_theirs"); err != nil || head.Sequence != 0 {
+				t.Errorf("%d facts were written, %v", head.Sequence, err)
+			}
+			if _, err := to.ImportSession(file, transfer.ImportOptions{AllowPolicy: true}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestImportBringsNoApprovals is the same for what a person approved elsewhere for the
+// whole session.
+func TestImportBringsNoApprovals(t *testing.T) {
+	from := runtimetest.NewWith(t, runtimetest.InMode("default"), runtimetest.WritesFile("a.txt", "x"), runtimetest.Says("done"))
+	r := from.Submit("sess_theirs", "write")
+	asked := from.WaitFor("sess_theirs", runtimetest.FactIs(event.TypeActionRequired, r.TurnID))
+	runtimetest.Do[command.RespondActionResult](from, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow", Scope: "session"})
+	from.Completes(r)
+	file := from.ExportSession("sess_theirs")
+	if _, err := runtimetest.New(t).ImportSession(file, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "1 approvals for the session") {
+		t.Errorf("got %v, want a conflict that names the approval", err)
+	}
+}

@@ -128,6 +128,9 @@ type ImportOptions struct {
 	// resume_thread, goes on with it as after a crash. Where it came from it must
 	// not go on.
 	AllowOpen bool
+	// AllowPolicy imports a session that has permissions of its own: a mode in which
+	// commands run by themselves, rules that allow, approvals. They apply here, too.
+	AllowPolicy bool
 }
 
 // ImportedSession is a session that was taken over.
@@ -171,6 +174,9 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 	}
 	if checked.OpenWork && !opt.AllowOpen {
 		return nil, fault.New(fault.Conflict, "session %s has unfinished work, which must not go on in two places: let it end there, or take it over as it is (allowOpen)", sum.SessionID)
+	}
+	if len(checked.Permissions) > 0 && !opt.AllowPolicy {
+		return nil, fault.New(fault.Conflict, "session %s brings permissions that were given where it comes from and would apply here: %s; take it over only if you trust its origin (allowPolicy)", sum.SessionID, strings.Join(checked.Permissions, ", "))
 	}
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the file can't be read again")

@@ -29,7 +29,7 @@ const transferPath = "/v1/transfer"
 type mover interface {
 	facts.Source
 	exportSession(ctx context.Context, sessionID string, to io.Writer) error
-	importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error)
+	importSession(ctx context.Context, from *os.File, opt transfer.ImportOptions) (*transfer.ImportedSession, error)
 }
 
 func (a *app) sessionsExportCommand() *cobra.Command {
@@ -112,7 +112,7 @@ func (a *app) writeCloudEvents(ctx context.Context, f facts.Source, sessionID st
 }
 
 func (a *app) sessionsImportCommand() *cobra.Command {
-	var allowOpen bool
+	var opt transfer.ImportOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a session that another runtime exported",
@@ -126,6 +126,10 @@ shows that the file is complete and unchanged, not whose key it is.
 
 A session with unfinished work is refused, because it must not go on in two
 places; --allow-open imports it anyway, and the next start continues it.
+
+A session that brings permissions is refused, because its author gave them and
+not you: a mode in which commands run by themselves, rules that allow, approvals
+for the session. --allow-policy imports it with them.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd sessions import sess_01.jsonl\n  agentd sessions import --data /var/lib/agentd sess_01.jsonl",
@@ -142,18 +146,19 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			err = a.withFacts(cmd, toRun, func(f facts.Source) error { return a.importFrom(cmd.Context(), f.(mover), file, allowOpen) })
+			err = a.withFacts(cmd, toRun, func(f facts.Source) error { return a.importFrom(cmd.Context(), f.(mover), file, opt) })
 			return errors.Join(err, file.Close())
 		},
 	}
-	cmd.Flags().BoolVar(&allowOpen, "allow-open", false, "also a session with unfinished work")
+	cmd.Flags().BoolVar(&opt.AllowOpen, "allow-open", false, "also a session with unfinished work")
+	cmd.Flags().BoolVar(&opt.AllowPolicy, "allow-policy", false, "also a session with permissions of its own, which then apply here")
 	return a.withDataFlags(cmd)
 }
 
-func (a *app) importFrom(ctx context.Context, f mover, file *os.File, allowOpen bool) error {
-	got, err := f.importSession(ctx, file, allowOpen)
+func (a *app) importFrom(ctx context.Context, f mover, file *os.File, opt transfer.ImportOptions) error {
+	got, err := f.importSession(ctx, file, opt)
 	if err != nil {
-		return byFlag(err, "(allowOpen)", "(--allow-open)")
+		return byFlag(byFlag(err, "(allowOpen)", "(--allow-open)"), "(allowPolicy)", "(--allow-policy)")
 	}
 	return a.print(got, func(p *printer) {
 		p.linef("%s: %d facts of %s, %d of them new, %d outputs (%d missing)", got.SessionID, got.Events, got.RuntimeID, got.Written, got.Outputs, got.Missing)
@@ -176,8 +181,8 @@ func (l *localFacts) exportSession(ctx context.Context, sessionID string, to io.
 	return l.runtime.ExportSession(ctx, l.caller, sessionID, to)
 }
 
-func (l *localFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error) {
-	return l.runtime.ImportSession(ctx, l.caller, from, transfer.ImportOptions{AllowOpen: allowOpen})
+func (l *localFacts) importSession(ctx context.Context, from *os.File, opt transfer.ImportOptions) (*transfer.ImportedSession, error) {
+	return l.runtime.ImportSession(ctx, l.caller, from, opt)
 }
 
 func (r *remoteFacts) exportSession(ctx context.Context, sessionID string, to io.Writer) error {
@@ -197,12 +202,15 @@ func (r *remoteFacts) exportSession(ctx context.Context, sessionID string, to io
 	return errors.Join(err, feed.Close(), <-checked, res.Body.Close())
 }
 
-func (r *remoteFacts) importSession(ctx context.Context, from *os.File, allowOpen bool) (*transfer.ImportedSession, error) {
-	path := transferPath
-	if allowOpen {
-		path += "?allowOpen=true"
+func (r *remoteFacts) importSession(ctx context.Context, from *os.File, opt transfer.ImportOptions) (*transfer.ImportedSession, error) {
+	query := url.Values{}
+	if opt.AllowOpen {
+		query.Set("allowOpen", "true")
 	}
-	res, err := r.send(ctx, http.MethodPost, path, io.NopCloser(from)) // the file is its owner's to close
+	if opt.AllowPolicy {
+		query.Set("allowPolicy", "true")
+	}
+	res, err := r.send(ctx, http.MethodPost, transferPath+"?"+query.Encode(), io.NopCloser(from)) // the file is its owner's to close
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
@@ -282,7 +290,9 @@ func (s *serving) importBody(r *http.Request, caller command.Caller) (got *trans
 	if _, err = spool.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
-	return s.runtime.ImportSession(r.Context(), caller, spool, transfer.ImportOptions{AllowOpen: r.URL.Query().Get("allowOpen") == "true"})
+	return s.runtime.ImportSession(r.Context(), caller, spool, transfer.ImportOptions{
+		AllowOpen: r.URL.Query().Get("allowOpen") == "true", AllowPolicy: r.URL.Query().Get("allowPolicy") == "true",
+	})
 }
 
 // refuse answers with an error, and logs what isn't the caller's mistake.
