@@ -121,10 +121,10 @@ func (x *shelf) stored(ref string) bool {
 
 func refOf(content string) string { return store.RefOf(sha256.Sum256([]byte(content))) }
 
-// TestLongAnswersAreNoWayAroundTheQuota: those who may only read have the runtime store
+// TestStoredAnswersAreNoWayAroundTheQuota: those who may only read have the runtime store
 // long answers. They are counted, stored once, expire, and are left out where there is no
 // room.
-func TestLongAnswersAreNoWayAroundTheQuota(t *testing.T) {
+func TestStoredAnswersAreNoWayAroundTheQuota(t *testing.T) {
 	x := newShelf(t, storetest.NewMem())
 	r := callAs[command.SubmitTurnResult](x.kit, acme, &command.SubmitTurn{Input: text("runs")})
 	answer := func(content string) (ref string) {
