@@ -104,6 +104,7 @@ const settleTime = 10 * time.Second
 type localFacts struct {
 	store   store.Store
 	manager *session.Manager // if nobody carries out turns
+	reads   *agentd.ReadSide // beside the manager
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller
@@ -158,6 +159,9 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 		Repeats: l.manager, Redact: func(p command.Params) (command.Params, error) { return agentd.RedactParams(redactor, p) },
 	})
 	l.manager.Register(l.commands)
+	l.reads = agentd.NewReadSide(agentd.ReadSideOptions{Store: l.store, Sessions: func() *session.Manager { return l.manager }, Logger: log})
+	l.reads.Register(l.commands)
+	l.reads.Start(ctx)
 	return nil
 }
 
@@ -251,6 +255,7 @@ func (l *localFacts) Close() error {
 		err = l.runtime.Close(ctx)
 	}
 	if l.manager != nil {
+		l.reads.Close()
 		err = l.manager.Close(ctx)
 	}
 	if l.wired != nil {
