@@ -31,7 +31,7 @@ type ReadSideOptions struct {
 }
 
 // NewReadSide returns a read side that does nothing until it is started. All processes
-// that open a store must keep the same indexes, so there is one list of them, here.
+// that open a store keep the same indexes, so there is one list of them, here.
 func NewReadSide(opt ReadSideOptions) *ReadSide {
 	r := &ReadSide{}
 	r.indexer = index.New(index.Options{

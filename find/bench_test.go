@@ -290,13 +290,15 @@ func timeQuestions(b *testing.B, table *command.Table, words *vocabulary, sessio
 			from := day.Add(time.Duration(words.rng.IntN(sessions*turnsPerSession)) * time.Second)
 			return &command.ListTurns{Page: page, From: from, To: from.Add(time.Hour), Sort: "cost"}
 		},
-		"turns-cost":     func() command.Params { return &command.ListTurns{Page: page, Sort: "cost", Account: "acme"} },
-		"turns-duration": func() command.Params { return &command.ListTurns{Page: page, Sort: "duration", Order: "asc", Outcome: "end_turn"} },
+		"turns-cost": func() command.Params { return &command.ListTurns{Page: page, Sort: "cost", Account: "acme"} },
+		"turns-duration": func() command.Params {
+			return &command.ListTurns{Page: page, Sort: "duration", Order: "asc", Outcome: "end_turn"}
+		},
 		"turns-query":    func() command.Params { return &command.ListTurns{Page: page, Query: words.text(1)} },
 		"search-word":    func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
 		"search-two":     func() command.Params { return &command.Search{Page: page, Query: words.text(2)} },
 		"search-session": func() command.Params { return &command.Search{Page: page, Query: words.text(1), SessionID: some()} },
-		"search-prefix":  func() command.Params { return &command.Search{Page: page, Query: words.text(1)[:3] + "*"} },
+		"search-prefix":  func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
 	}
 	out := map[string]time.Duration{}
 	for name, question := range questions {
