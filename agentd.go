@@ -26,8 +26,6 @@ import (
 	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
-	"agentd/find"
-	"agentd/index"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/proof"
@@ -106,9 +104,8 @@ type Runtime struct {
 	// proof explains and exports what the runtime did, carrier moves whole sessions.
 	proof   *proof.Reporter
 	carrier *transfer.Carrier
-	// indexer keeps what is derived from the facts of all sessions, finder answers from it.
-	indexer *index.Indexer
-	finder  *find.Finder
+	// reads answers questions over all sessions.
+	reads *ReadSide
 	// commands has the handlers of all commands.
 	commands *command.Table
 
@@ -135,7 +132,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
-	r.indexer = index.New(index.Options{Store: opt.Store, Owner: r.sessionOwner, Projections: find.Projections(), Delay: opt.IndexDelay, Logger: opt.Logger})
+	r.reads = NewReadSide(ReadSideOptions{Store: opt.Store, Sessions: func() *session.Manager { return r.manager }, Delay: opt.IndexDelay, Logger: opt.Logger})
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
@@ -153,7 +150,6 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.manager = session.New(so)
 	r.proof = proof.New(proof.Options{Sessions: r.manager, Store: opt.Store, Case: r.caseOptions})
 	r.carrier = &transfer.Carrier{Sessions: r.manager, Store: opt.Store, RuntimeID: id, Key: r.proof.SigningKey}
-	r.finder = find.New(find.Options{Store: opt.Store, CatchUp: r.indexer.CatchUp, See: r.manager.See})
 	if err := r.registerCommands(); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -166,7 +162,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
-	r.indexer.Start(ctx)
+	r.reads.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
 	r.background.Go(func() { r.follow(run) })
@@ -184,12 +180,6 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		}
 	}
 	return r, nil
-}
-
-// sessionOwner tells the index whose a session is.
-func (r *Runtime) sessionOwner(ctx context.Context, sessionID string) (index.Owner, error) {
-	account, workspace, err := r.manager.Owner(ctx, sessionID)
-	return index.Owner{Account: account, Workspace: workspace}, err
 }
 
 // finishDeletions does what an earlier process left to do after sessions were deleted.
@@ -273,7 +263,7 @@ func redaction(opt Options) func(event.Raw) event.Raw {
 type observers []session.Observer
 
 func (r *Runtime) observers() observers {
-	all := observers{r.loop, r.work, r.channels, r.trials, r.indexer}
+	all := observers{r.loop, r.work, r.channels, r.trials, r.reads.indexer}
 	if r.opt.Observer != nil {
 		all = append(all, r.opt.Observer)
 	}
@@ -417,7 +407,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		r.stop()
 	}
 	r.background.Wait()
-	r.indexer.Close()
+	r.reads.Close()
 	r.work.Close()
 	r.trials.Close()
 	r.channels.Close()

@@ -28,7 +28,7 @@ func (r *Runtime) registerCommands() error {
 	r.channels.Register(t)
 	r.proof.Register(t)
 	r.trials.Register(t)
-	r.finder.Register(t)
+	r.reads.Register(t)
 	r.commands = t
 	return t.CheckComplete()
 }

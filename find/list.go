@@ -35,7 +35,7 @@ func (f *Finder) listTurns(ctx context.Context, caller command.Caller, p *comman
 	if err := f.opt.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	ask := &turnQuestion{ListTurns: p, caller: caller}
+	ask := &turnQuestion{ListTurns: p, caller: caller, queried: q != nil}
 	res := &command.ListTurnsResult{Turns: []command.TurnSummary{}}
 	if q != nil {
 		if ask.inputs, res.Truncated, err = f.matchingInputs(ctx, caller, p, q); err != nil {
@@ -66,8 +66,11 @@ func (f *Finder) listTurns(ctx context.Context, caller command.Caller, p *comman
 type turnQuestion struct {
 	*command.ListTurns
 	caller command.Caller
-	// inputs are the facts whose words match the query, by session; nil without one.
-	inputs map[string]map[uint64]bool
+	// inputs are the facts whose words match the query, queried says that there is one.
+	inputs  []match
+	queried bool
+	// known has the same facts, once an open turn was compared with them.
+	known map[factKey]bool
 }
 
 // keeps reports whether a turn is listed. It is the meaning of the filters; the table's
@@ -83,7 +86,24 @@ func (q *turnQuestion) keeps(r *turnRow) bool {
 		(q.Model == "" || isModel(r.Model, q.Model)) &&
 		(q.Tool == "" || hasTool(r.Tools, q.Tool)) &&
 		uint64(r.Started) >= from && uint64(r.Started) < to &&
-		(q.inputs == nil || q.inputs[r.SessionID][r.First])
+		(!q.queried || q.hasInput(r))
+}
+
+// factKey names a fact.
+type factKey struct {
+	session  string
+	sequence uint64
+}
+
+// hasInput reports whether a turn's input matches the query.
+func (q *turnQuestion) hasInput(r *turnRow) bool {
+	if q.known == nil {
+		q.known = make(map[factKey]bool, len(q.inputs))
+		for i := range q.inputs {
+			q.known[factKey{q.inputs[i].session, q.inputs[i].sequence}] = true
+		}
+	}
+	return q.known[factKey{r.SessionID, r.First}]
 }
 
 // times returns the range of start times, in microseconds.
@@ -178,7 +198,7 @@ func (t *table) selectRows(q *turnQuestion) []uint64 {
 	if q.SessionID != "" {
 		keep(t.rowsOf(q.SessionID))
 	}
-	if q.inputs != nil {
+	if q.queried {
 		keep(t.rowsWith(q.inputs))
 	}
 	if from, to := q.times(); from > 0 || to < math.MaxUint64 {
@@ -197,18 +217,16 @@ func (t *table) rowsOf(sessionID string) []uint64 {
 	return set
 }
 
-func (t *table) rowsWith(inputs map[string]map[uint64]bool) []uint64 {
+func (t *table) rowsWith(inputs []match) []uint64 {
 	set := make([]uint64, len(t.alive))
-	for id, firsts := range inputs {
-		n, ok := t.bySess[id]
+	for i := range inputs {
+		n, ok := t.bySess[inputs[i].session]
 		if !ok {
 			continue
 		}
-		for first := range firsts {
-			if at, found := t.rowAt(&t.sessions[n], uint32(first)); found {
-				row := t.sessions[n].rows[at]
-				set[row/64] |= 1 << (row % 64)
-			}
+		if at, found := t.rowAt(&t.sessions[n], uint32(inputs[i].sequence)); found {
+			row := t.sessions[n].rows[at]
+			set[row/64] |= 1 << (row % 64)
 		}
 	}
 	return set

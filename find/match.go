@@ -2,8 +2,11 @@ package find
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+
+	"agentd/store"
 )
 
 // segmentSearch looks for words in one segment.
@@ -15,8 +18,8 @@ type segmentSearch struct {
 	// found counts the facts that were offered.
 	found int
 
-	sessions map[uint32]*segmentSession // nil: the caller may not see it
-	page     []byte                     // of the documents
+	sessions []*segmentSession // as far as they are known
+	page     []byte            // of the documents
 	pageAt   int
 }
 
@@ -27,7 +30,7 @@ func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
 	if err != nil || lists == nil {
 		return cut, err
 	}
-	s.sessions, s.pageAt = map[uint32]*segmentSession{}, -1
+	s.sessions, s.pageAt = make([]*segmentSession, s.segment.sessions), -1
 	rarest := lists[0]
 	at := make([]int, len(lists))
 	counts := make([]uint32, len(lists))
@@ -104,29 +107,44 @@ func (s *segmentSearch) list(ctx context.Context, w queryWord) (list []posting, 
 	if err != nil {
 		return nil, false, err
 	}
-	for i := range entries {
-		if list, err = s.segment.postings(ctx, list, &entries[i]); err != nil {
-			return nil, false, err
-		}
+	if len(entries) == 1 {
+		list, err = s.segment.postings(ctx, nil, &entries[0])
+		return list, cut, err
 	}
-	if len(entries) > 1 {
-		list = joinPostings(list)
-	}
-	return list, cut, nil
+	list, err = s.joined(ctx, entries)
+	return list, cut, err
 }
 
-// joinPostings orders the postings of several words and adds up those of one document.
-func joinPostings(list []posting) []posting {
-	slices.SortFunc(list, func(a, b posting) int { return int(int64(a.doc) - int64(b.doc)) })
-	out := list[:0]
-	for _, p := range list {
-		if n := len(out); n > 0 && out[n-1].doc == p.doc {
-			out[n-1].count += p.count
-		} else {
-			out = append(out, p)
+// joined adds up the postings of several words.
+func (s *segmentSearch) joined(ctx context.Context, entries []dictWord) ([]posting, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	counts := make([]uint32, s.segment.docs)
+	documents := 0
+	var list []posting
+	for i := range entries {
+		var err error
+		if list, err = s.segment.postings(ctx, list[:0], &entries[i]); err != nil {
+			return nil, err
+		}
+		for _, p := range list {
+			if int(p.doc) >= len(counts) {
+				return nil, fmt.Errorf("%w: postings of segment %d", store.ErrCorrupt, s.segment.id)
+			}
+			if counts[p.doc] == 0 {
+				documents++
+			}
+			counts[p.doc] += p.count
 		}
 	}
-	return out
+	out := make([]posting, 0, documents)
+	for doc, n := range counts {
+		if n > 0 {
+			out = append(out, posting{uint32(doc), n})
+		}
+	}
+	return out, nil
 }
 
 // offerDocument offers a document that has all words, if it is asked for.
@@ -154,19 +172,20 @@ func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []
 
 // sessionOf returns a session of the segment, nil if the caller may not see it.
 func (s *segmentSearch) sessionOf(ctx context.Context, place uint32) (*segmentSession, error) {
-	of, known := s.sessions[place]
-	if known {
+	if int(place) >= len(s.sessions) {
+		return nil, fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, s.segment.id)
+	}
+	if s.sessions[place] == nil {
+		found, err := s.segment.session(ctx, place)
+		if err != nil {
+			return nil, err
+		}
+		s.sessions[place] = &found
+	}
+	if of := s.sessions[place]; s.caller.Sees(of.account) {
 		return of, nil
 	}
-	found, err := s.segment.session(ctx, place)
-	if err != nil {
-		return nil, err
-	}
-	if s.caller.Sees(found.account) {
-		of = &found
-	}
-	s.sessions[place] = of
-	return of, nil
+	return nil, nil
 }
 
 // The parameters of BM25, and the length that texts are compared with. All are fixed: a

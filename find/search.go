@@ -18,7 +18,7 @@ import (
 
 // maxCandidates is how many facts are ranked at most. They are looked for in the newest
 // segments first.
-const maxCandidates = 200_000
+const maxCandidates = 50_000
 
 // search answers the command.
 func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.Search) (*command.SearchResult, error) {
@@ -243,19 +243,14 @@ func (f *Finder) openSegments(ctx context.Context, m *manifest) ([]*wordSegment,
 	return out, nil
 }
 
-// matchingInputs returns the inputs that have all words of a query, by session.
-func (f *Finder) matchingInputs(ctx context.Context, caller command.Caller, p *command.ListTurns, words []queryWord) (map[string]map[uint64]bool, bool, error) {
+// matchingInputs returns the inputs that have all words of a query.
+func (f *Finder) matchingInputs(ctx context.Context, caller command.Caller, p *command.ListTurns, words []queryWord) (out []match, truncated bool, err error) {
 	kinds := make([]bool, len(searchedTypes))
 	kinds[slices.Index(searchedTypes, event.TypeTurnSubmitted)] = true
 	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64}
 	for {
-		out := map[string]map[uint64]bool{}
-		truncated, err := f.eachMatch(ctx, q, func(m match) {
-			if out[m.session] == nil {
-				out[m.session] = map[uint64]bool{}
-			}
-			out[m.session][m.sequence] = true
-		})
+		out = out[:0]
+		truncated, err = f.eachMatch(ctx, q, func(m match) { out = append(out, m) })
 		if !errors.Is(err, errGone) {
 			return out, truncated, storeFault(err)
 		}

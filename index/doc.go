@@ -7,8 +7,8 @@
 // facts into index entries. The entries and the position up to which they reach are one
 // atomic write, so a crash at any moment leaves an index that is complete up to a
 // position, and every fact is folded exactly once. A projection that the store has no
-// position of is built from the facts that are there; one that is no longer used is
-// removed. So a projection that changes its entries changes its name.
+// position of is built from the facts that are there. So a projection that changes its
+// entries changes its name, and the former name is listed so that its entries go.
 //
 // Facts that retention removed before they were folded are skipped. A session that was
 // deleted tells of it with the fact session.deleted, one that was trimmed with the fact

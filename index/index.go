@@ -12,9 +12,9 @@ import (
 	"agentd/store"
 )
 
-// claimedSession is the id under which nodes agree who folds. It has no facts, and no
+// ClaimedSession is the id under which nodes agree who folds. It has no facts, and no
 // caller can choose it.
-const claimedSession = "/index"
+const ClaimedSession = "/index"
 
 // kindState: projection name → how far it has come.
 const kindState = "index_state"
@@ -79,6 +79,8 @@ type Options struct {
 	Owner func(ctx context.Context, sessionID string) (Owner, error)
 	// Projections are folded together.
 	Projections []Projection
+	// Former are the names of projections of earlier versions, whose entries are removed.
+	Former []string
 	// Delay is how long facts may wait for others, so that they are folded together;
 	// default 2 s.
 	Delay time.Duration

@@ -81,7 +81,7 @@ func (x *Indexer) maintain(ctx context.Context) error {
 		if x.tidy {
 			return nil // nothing was folded here
 		}
-		claim, err := x.opt.Store.Claim(ctx, claimedSession)
+		claim, err := x.opt.Store.Claim(ctx, ClaimedSession)
 		if owned := (*store.OwnedError)(nil); errors.As(err, &owned) {
 			return nil // the other node does it
 		}
@@ -124,7 +124,7 @@ func (x *Indexer) maintainOnce(ctx context.Context, m Maintainer) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	write := &store.Batch{SessionID: claimedSession, Epoch: x.epoch, Index: append(ops, op)}
+	write := &store.Batch{SessionID: ClaimedSession, Epoch: x.epoch, Index: append(ops, op)}
 	if err := x.opt.Store.Append(ctx, []*store.Batch{write})[0]; err != nil {
 		return false, err
 	}
@@ -149,7 +149,7 @@ func (x *Indexer) releaseClaim(ctx context.Context) {
 	if x.epoch == 0 {
 		return
 	}
-	if err := x.opt.Store.Release(ctx, claimedSession, x.epoch); err != nil {
+	if err := x.opt.Store.Release(ctx, ClaimedSession, x.epoch); err != nil {
 		x.opt.Logger.Debug("the claim of the index was not released", "error", err)
 	}
 	x.epoch = 0
@@ -161,12 +161,12 @@ func (x *Indexer) round(ctx context.Context) (done bool, err error) {
 		if idle, err := x.isIdle(ctx); err != nil || idle {
 			return idle, err
 		}
-		claim, err := x.opt.Store.Claim(ctx, claimedSession)
+		claim, err := x.opt.Store.Claim(ctx, ClaimedSession)
 		if err != nil {
 			return false, err
 		}
 		x.epoch = claim.Epoch
-		if err := x.removeUnused(ctx); err != nil {
+		if err := x.removeFormer(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -303,7 +303,7 @@ func (x *Indexer) loadTracks(ctx context.Context) ([]*track, error) {
 
 // fold stores what follows from a batch, with the place after it.
 func (x *Indexer) fold(ctx context.Context, t *track, b *gathered) error {
-	write := &store.Batch{SessionID: claimedSession, Epoch: x.epoch}
+	write := &store.Batch{SessionID: ClaimedSession, Epoch: x.epoch}
 	next := map[string]*progress{}
 	for _, p := range t.projections {
 		name := p.Name()
@@ -340,22 +340,10 @@ func (x *Indexer) fold(ctx context.Context, t *track, b *gathered) error {
 	return nil
 }
 
-// removeUnused removes the entries of projections that are not used any more.
-func (x *Indexer) removeUnused(ctx context.Context) error {
-	used := map[string]bool{}
-	for _, p := range x.opt.Projections {
-		used[p.Name()] = true
-	}
-	var gone []string
-	for e, err := range x.opt.Store.Scan(ctx, store.Scan{Kind: kindState}) {
-		if err != nil {
-			return err
-		}
-		if !used[e.Key] {
-			gone = append(gone, e.Key)
-		}
-	}
-	for _, name := range gone {
+// removeFormer removes the entries of projections of earlier versions. Those that are
+// unknown stay: another node may be of a later version.
+func (x *Indexer) removeFormer(ctx context.Context) error {
+	for _, name := range x.opt.Former {
 		for _, scan := range []store.Scan{{Kind: name}, {Kind: kindBuilt, Prefix: name + "/"}, {Kind: kindState, Prefix: name}} {
 			if err := x.removeEntries(ctx, scan); err != nil {
 				return err
@@ -371,7 +359,7 @@ const removedAtOnce = 1024
 func (x *Indexer) removeEntries(ctx context.Context, scan store.Scan) error {
 	scan.Limit = removedAtOnce
 	for {
-		write := &store.Batch{SessionID: claimedSession, Epoch: x.epoch}
+		write := &store.Batch{SessionID: ClaimedSession, Epoch: x.epoch}
 		for e, err := range x.opt.Store.Scan(ctx, scan) {
 			if err != nil {
 				return err

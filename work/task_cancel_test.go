@@ -14,6 +14,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/index"
 	"agentd/model/provider/script"
 	"agentd/state"
 	"agentd/store"
@@ -256,6 +257,11 @@ var errDied = fmt.Errorf("%w: the process died", store.ErrFailed)
 func (d *mortal) Append(ctx context.Context, batches []*store.Batch) []error {
 	d.mu.Lock()
 	done, heard := !d.dead, !d.dead
+	// What is derived from facts is written whenever there is time: it doesn't count.
+	derived := batches[0].SessionID == index.ClaimedSession
+	if derived {
+		d.left++
+	}
 	if d.left--; d.left < 0 && !d.dead {
 		d.dead, done, heard = true, d.after, false
 		close(d.died)

@@ -103,7 +103,12 @@ const settleTime = 10 * time.Second
 // localFacts is a data directory that this process opened.
 type localFacts struct {
 	store   store.Store
+<<<<<<< HEAD
 	manager *session.Manager // if this process carries out no turns
+=======
+	manager *session.Manager // if nobody carries out turns
+	reads   *agentd.ReadSide // beside the manager
+>>>>>>> find
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller
@@ -158,6 +163,9 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 		Repeats: l.manager, Redact: func(p command.Params) (command.Params, error) { return agentd.RedactParams(redactor, p) },
 	})
 	l.manager.Register(l.commands)
+	l.reads = agentd.NewReadSide(agentd.ReadSideOptions{Store: l.store, Sessions: func() *session.Manager { return l.manager }, Logger: log})
+	l.reads.Register(l.commands)
+	l.reads.Start(ctx)
 	return nil
 }
 
@@ -251,6 +259,7 @@ func (l *localFacts) Close() error {
 		err = l.runtime.Close(ctx)
 	}
 	if l.manager != nil {
+		l.reads.Close()
 		err = l.manager.Close(ctx)
 	}
 	if l.wired != nil {

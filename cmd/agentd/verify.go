@@ -26,10 +26,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Reads every session from its first fact, or from the anchor that replaced
 facts removed by retention, recomputes its hash chain, folds its state
 again, and compares snapshots, index entries and contents with the result.
-It also says whether the indexes of lists and search have all facts. What they lack
-is added when agentd starts next, so that is no problem.
-It changes nothing. While a server holds the data, a copy is verified, which
-the server makes as for "agentd backup".
+It also says whether the indexes of lists and search have all facts; what they
+lack is added when agentd starts next. It changes nothing. While a server holds
+the data, a copy is verified, which the server makes as for "agentd backup".
 
 Exit codes: 0 no problems, 1 problems were found (each is printed with its
 place) or the verification could not be done, 2 usage.`,

@@ -3535,7 +3535,7 @@ export interface Benchmark {
   harborTrialRef?: string;
   taskTomlRef?: string;
   singleChangedVariable?: string;
-  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, where whoever started it says so. */
+  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
   harborTrialResultRef?: string;
   harborVerifierStdoutRef?: string;
 }
