@@ -28,6 +28,7 @@ import (
 	"agentd/event"
 	"agentd/find"
 	"agentd/index"
+	"agentd/index/usage"
 	"agentd/loop"
 	"agentd/model"
 	"agentd/proof"
@@ -135,7 +136,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if r.loop, err = loop.New(opt.Loop); err != nil {
 		return nil, fmt.Errorf("agentd: %w", err)
 	}
-	r.indexer = index.New(index.Options{Store: opt.Store, Owner: r.sessionOwner, Projections: find.Projections(), Delay: opt.IndexDelay, Logger: opt.Logger})
+	r.indexer = index.New(index.Options{Store: opt.Store, Owner: r.sessionOwner, Projections: append(find.Projections(), usage.New()), Delay: opt.IndexDelay, Logger: opt.Logger})
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,

@@ -7,6 +7,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/index/usage"
 	"agentd/redact"
 	"agentd/state"
 )
@@ -29,6 +30,7 @@ func (r *Runtime) registerCommands() error {
 	r.proof.Register(t)
 	r.trials.Register(t)
 	r.finder.Register(t)
+	(&usage.Handler{Store: r.opt.Store, CatchUp: r.indexer.CatchUp}).Register(t)
 	r.commands = t
 	return t.CheckComplete()
 }
