@@ -8,6 +8,7 @@ import (
 	"agentd/command"
 	"agentd/find"
 	"agentd/index"
+	"agentd/index/usage"
 	"agentd/session"
 	"agentd/store"
 )
@@ -17,6 +18,7 @@ import (
 type ReadSide struct {
 	indexer *index.Indexer
 	finder  *find.Finder
+	usage   *usage.Handler
 }
 
 // ReadSideOptions configure a [ReadSide]. Store and Sessions are required.
@@ -35,7 +37,7 @@ type ReadSideOptions struct {
 func NewReadSide(opt ReadSideOptions) *ReadSide {
 	r := &ReadSide{}
 	r.indexer = index.New(index.Options{
-		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: find.Projections(),
+		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: append(find.Projections(), usage.New()),
 		Owner: func(ctx context.Context, sessionID string) (index.Owner, error) {
 			account, workspace, err := opt.Sessions().Owner(ctx, sessionID)
 			return index.Owner{Account: account, Workspace: workspace}, err
@@ -47,11 +49,15 @@ func NewReadSide(opt ReadSideOptions) *ReadSide {
 			return opt.Sessions().See(ctx, caller, sessionID)
 		},
 	})
+	r.usage = &usage.Handler{Store: opt.Store, CatchUp: r.indexer.CatchUp}
 	return r
 }
 
 // Register adds the commands that are answered from indexes to a table.
-func (r *ReadSide) Register(t *command.Table) { r.finder.Register(t) }
+func (r *ReadSide) Register(t *command.Table) {
+	r.finder.Register(t)
+	r.usage.Register(t)
+}
 
 // Start begins to keep the indexes.
 func (r *ReadSide) Start(ctx context.Context) { r.indexer.Start(ctx) }

@@ -103,12 +103,8 @@ const settleTime = 10 * time.Second
 // localFacts is a data directory that this process opened.
 type localFacts struct {
 	store   store.Store
-<<<<<<< HEAD
 	manager *session.Manager // if this process carries out no turns
-=======
-	manager *session.Manager // if nobody carries out turns
 	reads   *agentd.ReadSide // beside the manager
->>>>>>> find
 	runtime *agentd.Runtime  // if this process does
 	wired   *wiring
 	caller  command.Caller

@@ -75,6 +75,7 @@ var importTable = []row{
 	{dir: "quota", standardOnly: true, why: "counts and limits alone; the caller says what is in use"},
 	{dir: "session", may: []string{"internal/clip", "state", "store", "command", "event", "fault", "quota"}},
 	{dir: "index", may: []string{"store", "event", "fault"}, why: "it knows facts and entries; what they mean is the projections' business"},
+	{dir: "index/usage", may: []string{"index", "store", "command", "event", "fault"}, why: "sums over the facts of all sessions"},
 	{dir: "find", may: []string{"index", "internal/clip", "store", "command", "event", "fault"}, why: "lists and search over the sessions of all accounts"},
 	{dir: "loop", may: []string{"internal/clip", "session", "state", "store", "command", "event", "fault", "model", "tool", "permission", "hook", "sandbox", "process", "redact", "workspace", "internal/place", "tool/toolkind"}, pureFiles: []string{"next.go", "next_failure.go"}},
 	{dir: "work", may: []string{"internal/clip", "session", "state", "store", "command", "event", "fault", "tool/toolkind"}},
@@ -100,7 +101,7 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "index", "find", "internal/place",
+		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "index", "index/usage", "find", "internal/place",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console", "tool/toolkind"}},

@@ -58,6 +58,7 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("list_sessions", `{"tags":["tour"],"sort":"updated","pinned":true}`)
 	do("list_turns", fmt.Sprintf(`{"sessionId":%q,"sort":"cost","limit":5}`, sessionID))
 	do("search", `{"query":"the","limit":5}`)
+	do("usage", `{"groupBy":["model","tool"],"bucket":"day"}`)
 	do("list_artifacts", `{"sort":"updated"}`)
 	do("list_models", `{"sort":"price"}`)
 	trials(t, do)

@@ -2023,6 +2023,22 @@ export interface ListModelsParams {
   order?: "asc" | "desc";
 }
 
+/** Asks what was used. */
+export interface UsageParams {
+  /** The keys that rows have; without them everything is one row. */
+  groupBy?: ("model" | "account" | "session" | "tool" | "workspace")[];
+  /** Bucket splits rows by time, in UTC. */
+  bucket?: "hour" | "day" | "month";
+  /** From leaves out what was used before this time; it is moved back to the full hour. */
+  from?: string;
+  /** To leaves out what was used from this time on; it is moved forward to the full hour. */
+  to?: string;
+  /** Account keeps what an account used. */
+  account?: string;
+  /** The most rows that are returned; 0 means 1000. */
+  limit?: number;
+}
+
 /** Stops several turns. */
 export interface InterruptTurnsParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -3782,6 +3798,60 @@ export interface ModelPrice {
   cachedInputPerMTok?: number;
 }
 
+/** What was used. */
+export interface UsageResult {
+  /** Rows come in the order of their buckets, and in each the most expensive first, then those with the most turns and calls. */
+  rows: UsageRow[];
+  /** Total counts the rows that there are. */
+  total: number;
+  /** Truncated says that there are more rows than the limit: those that used least in the last buckets are left out. */
+  truncated?: boolean;
+}
+
+/** What was used by the things that its keys name, in a span of time. A key is absent if rows are not grouped by it, and where there is nothing to name: only tool calls and questions about them belong to a tool. */
+export interface UsageRow {
+  /** When the span of time begins; absent without buckets. */
+  bucket?: string;
+  /** Model as provider/model. */
+  model?: string;
+  /** Account that owns the sessions. */
+  account?: string;
+  /** The session's id. */
+  session?: string;
+  /** Tool that was called. */
+  tool?: string;
+  /** The folder that the sessions were created in. */
+  workspace?: string;
+  /** Turns that ended. */
+  turns: number;
+  /** Failures counts the turns that failed. */
+  failures: number;
+  /** Cancelled counts the turns that were cancelled. */
+  cancelled: number;
+  /** modelCalls counts requests to models, also those that failed. */
+  modelCalls: number;
+  /** modelFailures counts requests to models that failed. */
+  modelFailures: number;
+  /** inputTokens of all model calls. */
+  inputTokens: number;
+  /** The part of the input that providers had kept. */
+  cachedInputTokens: number;
+  /** outputTokens of all model calls. */
+  outputTokens: number;
+  /** The part of the output that was reasoning. */
+  reasoningTokens: number;
+  /** costUSD sums the model calls whose price is known. */
+  costUSD: number;
+  /** toolCalls counts the calls that models asked for, also those that never ran. */
+  toolCalls: number;
+  /** toolFailures counts the calls that failed, were denied or never ran. */
+  toolFailures: number;
+  /** Approvals counts the actions that were answered, expired or were cancelled. */
+  approvals: number;
+  /** How long these waited, all together. */
+  approvalWaitMs: number;
+}
+
 /** Says what became of each. */
 export interface InterruptTurnsResult {
   /** Done counts what was carried out. */
@@ -4068,6 +4138,8 @@ export interface Commands {
   list_artifacts: { params: ListArtifactsParams; result: ListArtifactsResult };
   /** Lists the models that turns can be routed to. */
   list_models: { params: ListModelsParams; result: ListModelsResult };
+  /** Says what was used: turns, tokens, cost, tool calls, failures, and approvals with the time they waited. */
+  usage: { params: UsageParams; result: UsageResult };
   /** Stops several turns. */
   interrupt_turns: { params: InterruptTurnsParams; result: InterruptTurnsResult };
   /** Approves or denies several actions. */

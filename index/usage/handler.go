@@ -1,0 +1,100 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"agentd/command"
+	"agentd/fault"
+	"agentd/store"
+)
+
+// Handler answers the command usage.
+type Handler struct {
+	// Store has the entries of the projection.
+	Store store.Store
+	// CatchUp returns when the index has everything that is durable; see
+	// [agentd/index.Indexer.CatchUp].
+	CatchUp func(context.Context) error
+}
+
+// Register registers the handler.
+func (h *Handler) Register(t *command.Table) { command.Handle(t, h.usage) }
+
+// dimensions are the parts of keys by the names that callers give.
+var dimensions = map[string]Dimension{
+	"account": ByAccount, "workspace": ByWorkspace, "session": BySession, "model": ByModel, "tool": ByTool,
+}
+
+func (h *Handler) usage(ctx context.Context, caller command.Caller, p *command.Usage) (*command.UsageResult, error) {
+	q := Query{Bucket: Bucket(p.Bucket), From: p.From, To: p.To, Account: caller.Account}
+	for _, name := range p.GroupBy {
+		q.By |= dimensions[name]
+	}
+	switch {
+	case p.Account != "" && !caller.Sees(p.Account):
+		return &command.UsageResult{Rows: []command.UsageRow{}}, nil
+	case p.Account != "":
+		q.Account = p.Account
+	case caller.Admin:
+		q.Everyone = true
+	}
+	if err := h.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := q.Rows(ctx, h.Store)
+	if err != nil {
+		return nil, queryFault(err)
+	}
+	res := &command.UsageResult{Rows: []command.UsageRow{}, Total: int64(len(rows)), Truncated: len(rows) > p.Size()}
+	for _, r := range firstRows(rows, p.Size()) {
+		res.Rows = append(res.Rows, r.wireRow())
+	}
+	return res, nil
+}
+
+// compareRows orders rows: by bucket, then those that used most.
+func compareRows(a, b *Row) int {
+	return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Figures[CostNanoUSD], a.Figures[CostNanoUSD]), cmp.Compare(b.Figures[Turns], a.Figures[Turns]),
+		cmp.Compare(b.Figures[ToolCalls], a.Figures[ToolCalls]), compareKeys(a.Key, b.Key))
+}
+
+// firstRows returns the first rows in order. Few of many are found without sorting all.
+func firstRows(rows []Row, n int) []*Row {
+	first := make([]*Row, 0, min(len(rows), n+1))
+	for i := range rows {
+		r := &rows[i]
+		if len(first) == n && compareRows(r, first[n-1]) >= 0 {
+			continue
+		}
+		if len(first) == n {
+			first = first[:n-1]
+		}
+		at, _ := slices.BinarySearchFunc(first, r, compareRows)
+		first = slices.Insert(first, at, r)
+	}
+	return first
+}
+
+func (r *Row) wireRow() command.UsageRow {
+	f := &r.Figures
+	return command.UsageRow{
+		Bucket: r.Start, Model: r.Key.Model, Account: r.Key.Account, Session: r.Key.Session, Tool: r.Key.Tool, Workspace: r.Key.Workspace,
+		Turns: f[Turns], Failures: f[Failures], Cancelled: f[Cancelled], ModelCalls: f[ModelCalls], ModelFailures: f[ModelFailures],
+		InputTokens: f[InputTokens], CachedInputTokens: f[CachedInputTokens], OutputTokens: f[OutputTokens], ReasoningTokens: f[ReasoningTokens],
+		CostUSD: float64(f[CostNanoUSD]) / nano, ToolCalls: f[ToolCalls], ToolFailures: f[ToolFailures], Approvals: f[Approvals], ApprovalWaitMs: f[ApprovalWaitMs],
+	}
+}
+
+// queryFault says to a caller why the figures could not be read.
+func queryFault(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, store.ErrCorrupt):
+		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the store could not be read; try again")
+}
