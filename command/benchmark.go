@@ -59,7 +59,7 @@ type StartBenchmarkTrial struct {
 	// Configuration that is tried: model, prompt, tools and what else matters. Its
 	// member options are those of the trial's turn. A model that is known here is
 	// used, another one is recorded as not applied.
-	Configuration event.Raw `json:"configuration,omitempty" check:"object"`
+	Configuration event.Raw `json:"configuration,omitempty" check:"object" max:"65536"`
 	// Input is submitted as the trial's turn: a text, or a list of parts.
 	Input event.Raw `json:"input,omitempty" as:"input"`
 	// SessionID of the trial; a session of its own if absent.

@@ -13,15 +13,14 @@ import (
 // freeObjects are the objects of parameters that have no bound of their own, and why the
 // state of a session doesn't grow with them.
 var freeObjects = map[string]string{
-	"SendChannelMessage.body":           "a long one is behind a reference",
-	"StartBenchmarkTrial.configuration": "it is behind a reference",
-	"CreateJob.outputSchema":            "schemas are bounded where they are read",
-	"CreateSchedule.job":                "it is checked as the parameters of create_job",
-	"CreateSchedule.task":               "it is checked as the parameters of create_task",
-	"PeerStep.message":                  "a message of a peer's task, behind a reference",
-	"UpdatePeerTask.message":            "a message of a peer's task, behind a reference",
-	"LinkPeerTask.card":                 "the peer's card, behind a reference",
-	"PeerQuestion.schema":               "schemas are bounded where they are read",
+	"SendChannelMessage.body": "a long one is behind a reference",
+	"CreateJob.outputSchema":  "schemas are bounded where they are read",
+	"CreateSchedule.job":      "it is checked as the parameters of create_job",
+	"CreateSchedule.task":     "it is checked as the parameters of create_task",
+	"PeerStep.message":        "a message of a peer's task, behind a reference",
+	"UpdatePeerTask.message":  "a message of a peer's task, behind a reference",
+	"LinkPeerTask.card":       "the peer's card, behind a reference",
+	"PeerQuestion.schema":     "schemas are bounded where they are read",
 }
 
 // TestObjectsOfCallersAreBounded: an object that a caller gives as it likes is part of the

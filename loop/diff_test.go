@@ -212,7 +212,7 @@ func TestPolicyTestsAreBounded(t *testing.T) {
 		t.Errorf("few rules: %+v", few)
 	}
 	many := runtimetest.Do[command.TestPolicyResult](k, &command.TestPolicy{Rules: rules})
-	if many.Total != 100 || !many.Truncated {
+	if many.Total != 30 || !many.Truncated {
 		t.Errorf("many rules: %+v", many)
 	}
 }

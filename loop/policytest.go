@@ -19,7 +19,7 @@ const (
 	// maxCompared how many rules they are held against, all together: it is what a test
 	// costs.
 	maxReconsidered = 100_000
-	maxCompared     = 1_000_000
+	maxCompared     = 300_000
 	// maxShownArgs bounds the arguments that are shown of a call.
 	maxShownArgs = 1024
 )

@@ -36,3 +36,27 @@ func TestDiffNamesEveryFileOfALargeChange(t *testing.T) {
 		}
 	}
 }
+
+// TestDiffReadsOnlyWhatItCanShow: a change may be far larger than its diff. All files are
+// named, and those that the text has no room for are not read.
+func TestDiffReadsOnlyWhatItCanShow(t *testing.T) {
+	t.Parallel()
+	line := "for i in $(seq 100 139); do yes $i | head -c 900000 > f$i.txt; done"
+	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("auto"), runtimetest.WithVault(t), runtimetest.WithShell),
+		runtimetest.CallsTool("shell", runtimetest.ShellArgs(line)), runtimetest.Says("done"))
+	r := k.Submit("sess_a", "write")
+	k.Completes(r)
+	_, res := diffOf(k, command.GetDiff{TurnID: r.TurnID})
+	if len(res.Files) != 40 || res.Files[0].Note != "" || !strings.Contains(res.Diff, "+100\n") {
+		t.Fatalf("%d files, the first is %+v", len(res.Files), res.Files[0])
+	}
+	unread := 0
+	for _, f := range res.Files {
+		if strings.Contains(f.Note, "too large to compare") {
+			unread++
+		}
+	}
+	if unread < 15 || !res.Truncated {
+		t.Errorf("%d of 40 files were not read", unread)
+	}
+}

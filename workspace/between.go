@@ -76,10 +76,27 @@ type between struct {
 	all []*history
 	// after are the sides after the changes.
 	after map[*history]side
+	// spent is how much was read to be compared.
+	spent int
 }
 
-// reasonUnkept is why a content can't be shown that was changed since.
-const reasonUnkept = "it was changed since, and its content was not kept"
+const (
+	// reasonUnkept is why a content can't be shown that was changed since.
+	reasonUnkept = "it was changed since, and its content was not kept"
+	// reasonTooMuch is why a content isn't read: those before it fill the text.
+	reasonTooMuch = "the change is too large to compare all of it"
+)
+
+// leastSpent is what looking at a path counts at least, readable or not.
+const leastSpent = 4 << 10
+
+// spend counts a side that was read.
+func (b *between) spend(s side) { b.spent += max(len(s.text), leastSpent) }
+
+// exhausted reports whether enough was read: each byte of the text comes from at most
+// two that were compared. Otherwise a short question about a large change would read all
+// of it, and hold it in memory.
+func (b *between) exhausted() bool { return b.spent > 2*b.opt.MaxBytes }
 
 // findContents finds what the paths contained after the changes.
 func (b *between) findContents(ctx context.Context) error {
@@ -128,11 +145,16 @@ func (b *between) stillThere(ctx context.Context, h *history) (side, bool, error
 			return s, true, nil
 		}
 	}
+	if b.exhausted() {
+		s.hidden = reasonTooMuch
+		return s, true, nil
+	}
 	s.hidden = reasonUnkept
 	if b.root == nil {
 		return s, false, nil
 	}
 	now, err := b.now(ctx, h)
+	b.spend(now)
 	if err != nil || now.State != h.after {
 		return s, false, err
 	}
@@ -149,6 +171,11 @@ func (b *between) keptBy(ctx context.Context, c *event.FileChange, missing map[s
 	if was, lost := stateBefore(c); lost != "" || was != h.after {
 		return nil
 	}
+	if b.exhausted() {
+		b.after[h] = side{State: h.after, hidden: reasonTooMuch}
+		delete(missing, c.Path)
+		return nil
+	}
 	e, err := parseRef(c.BeforeRef)
 	if err != nil {
 		return nil //nolint:nilerr // what can't be read is still missing
@@ -159,6 +186,7 @@ func (b *between) keptBy(ctx context.Context, c *event.FileChange, missing map[s
 		return ctx.Err()
 	}
 	s.setContent(b.opt.Redact, content, err)
+	b.spend(s)
 	b.after[h] = s
 	delete(missing, c.Path)
 	return nil
@@ -196,11 +224,15 @@ func (b *between) compare(ctx context.Context, h *history) (string, ChangedFile,
 	if now.hidden == "" && b.opt.Hide != nil {
 		old.hidden = b.opt.Hide(h.path) // of a path that is gone
 	}
+	if old.hidden == "" && showable(old.kind()) && b.exhausted() && !showable(now.kind()) {
+		old.hidden = reasonTooMuch // where both sides are shown, the other one was read already
+	}
 	if old.hidden == "" {
 		var err error
 		if old, err = b.old(ctx, h); err != nil {
 			return "", file, err
 		}
+		b.spend(old)
 	}
 	if showable(old.kind()) && old.hidden != "" {
 		file.Note = old.hidden
