@@ -36,7 +36,7 @@ func TestSandboxDenialIsNoGenericFailure(t *testing.T) {
 	if err := host.Close(); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp("/tmp", "withheld")
+	folder, err := os.MkdirTemp("/tmp", "withheld") //nolint:usetesting // below /tmp, whatever TMPDIR is
 	if err != nil {
 		t.Fatal(err)
 	}

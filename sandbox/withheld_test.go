@@ -33,7 +33,7 @@ func TestWithheld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp("/tmp", "withheld")
+	folder, err := os.MkdirTemp("/tmp", "withheld") //nolint:usetesting // below /tmp, whatever TMPDIR is
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestFileProblems(t *testing.T) {
 		{"bound of zero", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {memoryMB: 0}}}\n", []string{`2:56: mcp[0].sandbox.limits.memoryMB: "0" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
 		{"bound by another word", "mcp:\n  - {id: a, command: [x], sandbox: {limits: {openFiles: none}}}\n", []string{`2:57: mcp[0].sandbox.limits.openFiles: "none" is neither a whole number from 1 to 1099511627776 nor unlimited`}},
 		{"url", "mcp:\n  - {id: a, url: ftp://x}\n", []string{`2:18: mcp[0].url: "ftp://x" is not an address that begins with http:// or https://`}},
-		{"secret in a url", "mcp:\n  - {id: a, url: \"http://u:pw@x\"}\n", []string{`2:18: mcp[0].url: the address "http://u:xxxxx@x" holds a name or a password; keys belong in the environment`}},
+		{"secret in a url", "mcp:\n  - {id: a, url: \"http://u:pw@x\"}\n", []string{`2:18: mcp[0].url: the address "http://xxxxx@x" holds a name or a password; keys belong in the environment`}},
 		{"anchor", "recovery: &a auto\n", []string{"1:11: recovery: anchors, aliases and tags are not supported"}},
 		{"two documents", "recovery: auto\n---\nrecovery: auto\n", []string{"3:9: the file has more than one document"}},
 		{"not an object", "- a\n", []string{"1:1: must be an object of keys and values"}},
