@@ -74,6 +74,9 @@ type Options struct {
 	Peers work.Peers
 	// Quotas bound what each account may use; the zero value bounds nothing.
 	Quotas quota.Policy
+	// Host is what the program around the runtime knows and the runtime doesn't; the zero
+	// value leaves it out.
+	Host Host
 	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger,
 	// Observer and Quotas are set by Open.
 	Session session.Options

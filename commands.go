@@ -28,6 +28,7 @@ func (r *Runtime) registerCommands() error {
 	r.channels.Register(t)
 	r.proof.Register(t)
 	r.trials.Register(t)
+	r.registerAdmin(t)
 	r.commands = t
 	return t.CheckComplete()
 }
