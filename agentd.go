@@ -77,6 +77,9 @@ type Options struct {
 	// IndexDelay is how long facts may wait until they are in the index, unless a command
 	// asks for what is in it; default 2 s.
 	IndexDelay time.Duration
+	// Host is what the program around the runtime knows and the runtime doesn't; the zero
+	// value leaves it out.
+	Host Host
 	// Session tunes the session layer; its Store, RuntimeID, Clock, Logger,
 	// Observer and Quotas are set by Open.
 	Session session.Options

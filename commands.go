@@ -29,6 +29,7 @@ func (r *Runtime) registerCommands() error {
 	r.proof.Register(t)
 	r.trials.Register(t)
 	r.reads.Register(t)
+	r.registerAdmin(t)
 	r.commands = t
 	return t.CheckComplete()
 }

@@ -83,6 +83,7 @@ func serve(t *testing.T) (address string) {
 			{When: &script.When{Contains: "Run something."}, Text: "It runs."},
 		}...),
 	}), Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}}}
+	opt.Host = tourtest.Host(t)
 	rt, err := agentd.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)

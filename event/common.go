@@ -157,6 +157,39 @@ type SnapshotUpdated struct {
 	Reason       string `json:"reason,omitempty"`
 }
 
+// RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the
+// runtime's own session and has no secrets.
+type RuntimeChanged struct {
+	// Change says what was done.
+	Change string `json:"change" enum:"@runtimeChange"`
+	// TokenID and TokenName are the token that was made, renewed or revoked, Role what
+	// it lets its holder do.
+	TokenID   string    `json:"tokenId,omitempty"`
+	TokenName string    `json:"tokenName,omitempty"`
+	Role      string    `json:"role,omitempty"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Account that the token or the quotas are of; absent for the operator's.
+	Account string `json:"account,omitempty"`
+	// Quotas are the limits that hold for the account from now on; absent if those of
+	// the configuration do.
+	Quotas *QuotaLimits `json:"quotas,omitempty"`
+	// EventsBefore is the moment before which a session must have ended for its events to
+	// be removed.
+	EventsBefore time.Time `json:"eventsBefore,omitzero"`
+	ChangedBy    *Actor    `json:"changedBy,omitempty"`
+}
+
+// QuotaLimits are the limits of one account; 0 is none.
+type QuotaLimits struct {
+	Sessions              int64 `json:"sessions"`
+	QueuedTurns           int64 `json:"queuedTurns"`
+	Subscriptions         int64 `json:"subscriptions"`
+	StoredBytes           int64 `json:"storedBytes"`
+	Schedules             int64 `json:"schedules"`
+	Processes             int64 `json:"processes"`
+	ScheduleMinIntervalMs int64 `json:"scheduleMinIntervalMs"`
+}
+
 // RuntimeNotice is a warning or an error of the runtime itself.
 type RuntimeNotice struct {
 	Code    string `json:"code" check:"nonempty"`

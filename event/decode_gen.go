@@ -3100,6 +3100,50 @@ func (p *SessionDeleted) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 	return 0, false
 }
 
+func (p *RuntimeChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "change":
+		return 1 << 0, s.enum(&p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started")
+	case "tokenId":
+		return 1 << 1, s.text(&p.TokenID)
+	case "tokenName":
+		return 1 << 2, s.text(&p.TokenName)
+	case "role":
+		return 1 << 3, s.text(&p.Role)
+	case "expiresAt":
+		return 1 << 4, s.time(&p.ExpiresAt)
+	case "account":
+		return 1 << 5, s.text(&p.Account)
+	case "quotas":
+		return 1 << 6, decodePointer(s, &p.Quotas)
+	case "eventsBefore":
+		return 1 << 7, s.time(&p.EventsBefore)
+	case "changedBy":
+		return 1 << 8, decodePointer(s, &p.ChangedBy)
+	}
+	return 0, false
+}
+
+func (p *QuotaLimits) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "sessions":
+		return 1 << 0, s.int(&p.Sessions)
+	case "queuedTurns":
+		return 1 << 1, s.int(&p.QueuedTurns)
+	case "subscriptions":
+		return 1 << 2, s.int(&p.Subscriptions)
+	case "storedBytes":
+		return 1 << 3, s.int(&p.StoredBytes)
+	case "schedules":
+		return 1 << 4, s.int(&p.Schedules)
+	case "processes":
+		return 1 << 5, s.int(&p.Processes)
+	case "scheduleMinIntervalMs":
+		return 1 << 6, s.int(&p.ScheduleMinIntervalMs)
+	}
+	return 0, false
+}
+
 func (p *Benchmark) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "datasetId":

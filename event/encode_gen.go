@@ -4534,6 +4534,58 @@ func (p *SessionDeleted) check() error {
 	return nil
 }
 
+func (p *RuntimeChanged) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"change":`...), p.Change)
+	dst = appendSetString(dst, `,"tokenId":`, p.TokenID)
+	dst = appendSetString(dst, `,"tokenName":`, p.TokenName)
+	dst = appendSetString(dst, `,"role":`, p.Role)
+	dst = appendSetTime(dst, `,"expiresAt":`, p.ExpiresAt)
+	dst = appendSetString(dst, `,"account":`, p.Account)
+	dst = appendSetObject(dst, `,"quotas":`, p.Quotas)
+	dst = appendSetTime(dst, `,"eventsBefore":`, p.EventsBefore)
+	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
+	return append(dst, '}')
+}
+
+func (p *RuntimeChanged) check() error {
+	if p == nil {
+		return missingField("payload")
+	}
+	switch p.Change {
+	case "token_created", "token_rotated", "token_revoked", "quotas_set", "quotas_reset", "retention_started":
+	default:
+		return notOneOf("change", p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started")
+	}
+	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
+		return err
+	}
+	if err := checkObject("quotas", p.Quotas); err != nil {
+		return err
+	}
+	if err := checkTime("eventsBefore", p.EventsBefore); err != nil {
+		return err
+	}
+	if err := checkObject("changedBy", p.ChangedBy); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *QuotaLimits) appendJSON(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"sessions":`...), p.Sessions, 10)
+	dst = strconv.AppendInt(append(dst, `,"queuedTurns":`...), p.QueuedTurns, 10)
+	dst = strconv.AppendInt(append(dst, `,"subscriptions":`...), p.Subscriptions, 10)
+	dst = strconv.AppendInt(append(dst, `,"storedBytes":`...), p.StoredBytes, 10)
+	dst = strconv.AppendInt(append(dst, `,"schedules":`...), p.Schedules, 10)
+	dst = strconv.AppendInt(append(dst, `,"processes":`...), p.Processes, 10)
+	dst = strconv.AppendInt(append(dst, `,"scheduleMinIntervalMs":`...), p.ScheduleMinIntervalMs, 10)
+	return append(dst, '}')
+}
+
+func (p *QuotaLimits) check() error {
+	return nil
+}
+
 func (p *Benchmark) appendJSON(dst []byte) []byte {
 	start := len(dst)
 	dst = appendSetString(dst, `,"datasetId":`, p.DatasetID)

@@ -8,7 +8,7 @@ import (
 // enums are the enumerations that several fields share or that code outside of the
 // catalogues lists. A field names one by `enum:"@permissionMode"`; one that stands at
 // a single field alone is written out there.
-var enums = map[string]string{
+var enums = map[string]string{ //nolint:gosec // the names of tokens and credentials are none
 	"actionAnswer":        "allow deny cancel submit",
 	"actionStatus":        "pending resolved expired",
 	"approvalDecision":    "allow deny timeout cancel",
@@ -48,12 +48,14 @@ var enums = map[string]string{
 	"rollbackFiles":       "restore keep",
 	"ruleDecision":        "allow ask deny",
 	"ruleSource":          "host workspace session",
+	"runtimeChange":       "token_created token_rotated token_revoked quotas_set quotas_reset retention_started",
 	"scheduledKind":       "job task",
 	"taskRelation":        "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence",
 	"taskStatus":          "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown",
 	"taskVisibility":      "foreground background internal hidden",
 	"taskWorker":          "runtime external",
 	"threadStatus":        "idle queued running blocked completed failed cancelled stale unknown",
+	"tokenRole":           "admin client observer",
 	"trialRole":           "baseline candidate control",
 	"turnAccepted":        "accepted queued",
 	"sortOrder":           "asc desc",

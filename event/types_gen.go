@@ -280,6 +280,8 @@ const (
 	TypeChannelPeerPushReported Type = "channel.peer_push.reported"
 	// TypeSessionDeleted: A session was deleted; the runtime's own session says so, and what is left of the session itself.
 	TypeSessionDeleted Type = "session.deleted"
+	// TypeRuntimeChanged: An admin changed the runtime itself: tokens, quotas or what is kept.
+	TypeRuntimeChanged Type = "runtime.changed"
 )
 
 // payloadIndex returns the number of p's struct, or -1.
@@ -507,6 +509,8 @@ func payloadIndex(p Payload) int {
 		return 109
 	case *SessionDeleted:
 		return 110
+	case *RuntimeChanged:
+		return 111
 	}
 	return -1
 }
@@ -736,6 +740,8 @@ func payloadIndexOf(name string) int {
 		return 109
 	case "SessionDeleted":
 		return 110
+	case "RuntimeChanged":
+		return 111
 	}
 	return -1
 }
@@ -991,6 +997,8 @@ func newPayload(t Type) Payload {
 		return new(PeerPushReported)
 	case TypeSessionDeleted:
 		return new(SessionDeleted)
+	case TypeRuntimeChanged:
+		return new(RuntimeChanged)
 	}
 	return nil
 }

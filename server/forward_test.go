@@ -47,6 +47,44 @@ func TestStoppingEndsWhatANodeDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// partElsewhere is a backend that has a part of every command done by another node.
+type partElsewhere struct {
+	*fake
+	node string
+}
+
+// Do implements [server.Backend].
+func (e *partElsewhere) Do(ctx context.Context, _ command.Caller, p command.Params) (any, error) {
+	f := fault.New(fault.Unavailable, "another node has it")
+	f.Elsewhere = e.node
+	bulk := p.(*command.InterruptTurns)
+	res := &command.InterruptTurnsResult{}
+	for _, id := range bulk.SessionIDs {
+		err := command.Forward(ctx, &command.InterruptTurn{SessionID: id}, f, &command.InterruptTurnResult{})
+		res.Results = append(res.Results, command.InterruptedTurn{SessionID: id, Error: command.BulkErrorOf(err)})
+	}
+	return res, nil
+}
+
+// TestPartsOfABulkAreDoneElsewhere: each part is the owner's, with the caller's own token,
+// and a node that is gone fails its parts and no others.
+func TestPartsOfABulkAreDoneElsewhere(t *testing.T) {
+	there := run(t, nil)
+	there.fake.open("s", "a")
+	there.fake.open("foreign", "b")
+	here := runOn(t, &partElsewhere{newFake(), there.base}, nil)
+	ask := func() string {
+		return string(here.sendRequest(here.request(http.MethodPost, "/v1/commands/interrupt_turns", `{"sessionIds":["s","foreign"]}`)).body)
+	}
+	if got := ask(); strings.Count(got, `"error"`) != 1 || !strings.Contains(got, `"sessionId":"foreign","interrupted":false,"error":{"code":"not_found"`) {
+		t.Errorf("got %s", got)
+	}
+	there.stop()
+	if got := ask(); strings.Count(got, `"code":"unavailable"`) != 2 {
+		t.Errorf("after the node is gone: %s", got)
+	}
+}
+
 // channelElsewhere is a backend whose channels belong to another node.
 type channelElsewhere struct {
 	*fake

@@ -148,19 +148,17 @@ func (t *Tokens) Create(n NewToken) (Token, string, error) {
 		return Token{}, "", err
 	}
 	id := t.ids.New("")
-	var random [32]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return Token{}, "", fmt.Errorf("server: token: %w", err)
+	secret, hash, err := newSecret(id)
+	if err != nil {
+		return Token{}, "", err
 	}
-	secret := tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(random[:])
-	sum := sha256.Sum256([]byte(secret))
-	kept := storedToken{Hash: hex.EncodeToString(sum[:]), Token: Token{
+	kept := storedToken{Hash: hash, Token: Token{
 		ID: id, Name: n.Name, Role: n.Role, Account: n.Account,
 		CreatedAt: t.opt.Clock().UTC().Truncate(time.Second), ExpiresAt: n.ExpiresAt.UTC(),
 	}}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err := t.update(func(all map[string]storedToken) error {
+	err = t.update(func(all map[string]storedToken) error {
 		for _, other := range all {
 			if other.Name == n.Name && other.Active(kept.CreatedAt) {
 				return fault.New(fault.Conflict, "a token named %q already exists; choose another name", n.Name)
@@ -187,6 +185,62 @@ func (n *NewToken) validate(now time.Time) error {
 		return fault.Param("expiresAt", "is in the past")
 	}
 	return nil
+}
+
+// Rotate replaces the secret of an active token, named by its id or its name, and
+// returns the new one. The old one is refused from then on. If expires is zero the token
+// ends when it did before.
+func (t *Tokens) Rotate(idOrName string, expires time.Time) (Token, string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var rotated storedToken
+	secret := ""
+	err := t.update(func(all map[string]storedToken) error {
+		kept, err := findActive(all, idOrName, t.opt.Clock())
+		if err != nil {
+			return err
+		}
+		if secret, kept.Hash, err = newSecret(kept.ID); err != nil {
+			return err
+		}
+		if !expires.IsZero() {
+			kept.ExpiresAt = expires.UTC()
+		}
+		rotated, all[kept.ID] = kept, kept
+		return nil
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+	return rotated.Token, secret, nil
+}
+
+// findActive returns the token with that id, or the active one with that name.
+func findActive(all map[string]storedToken, idOrName string, now time.Time) (storedToken, error) {
+	known := false
+	for id, kept := range all {
+		if id != idOrName && kept.Name != idOrName {
+			continue
+		}
+		if known = true; kept.Active(now) {
+			return kept, nil
+		}
+	}
+	if known {
+		return storedToken{}, fault.New(fault.Conflict, "token %s has expired or was revoked; create a new one", idOrName)
+	}
+	return storedToken{}, fault.New(fault.NotFound, "there is no token %s", idOrName)
+}
+
+// newSecret makes the secret of a token, and its hash.
+func newSecret(id string) (secret, hash string, err error) {
+	var random [32]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", "", fmt.Errorf("server: token: %w", err)
+	}
+	secret = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(random[:])
+	sum := sha256.Sum256([]byte(secret))
+	return secret, hex.EncodeToString(sum[:]), nil
 }
 
 // List returns all tokens, oldest first, also those that ended.

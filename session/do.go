@@ -28,6 +28,7 @@ func (m *Manager) Register(t *command.Table) {
 	handleCommand(t, m, (*request).promoteQueuedTurn)
 	handleCommand(t, m, (*request).respondAction)
 	handleBulk(t, m)
+	handleAdmin(t, m)
 	handleCommand(t, m, (*request).listActions)
 	handleCommand(t, m, (*request).resolvePermission)
 	handleCommand(t, m, (*request).forkThread)

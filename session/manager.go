@@ -136,6 +136,10 @@ type Manager struct {
 	sweeps  uint64 // counts time for idle writers: asking the clock at each use would cost more
 	closed  bool
 
+	// limits are the quotas by their origin, retention is the run that was asked for.
+	limits    limitBook
+	retention retentionBook
+
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
@@ -149,7 +153,8 @@ func New(opt Options) *Manager {
 	m.topics.init(opt.TailEvents)
 	m.opened = m.Now()
 	m.accounts.keep = 1 << 14
-	m.quotas.SetPolicy(opt.Quotas)
+	m.SetQuotas(opt.Quotas)
+	m.readLimits(context.Background())
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweepIdle)
 	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
@@ -355,7 +360,12 @@ func (m *Manager) idleWriters() []*writer {
 }
 
 // Hint says that another node appended to a session.
-func (m *Manager) Hint(a store.Appended) { m.topics.hint(a) }
+func (m *Manager) Hint(a store.Appended) {
+	m.topics.hint(a)
+	if a.SessionID == event.RuntimeSession {
+		m.readLimits(context.Background()) // another node may have set some
+	}
+}
 
 // Report records a notice in the runtime's own session, which is opened if it
 // doesn't exist.

@@ -352,8 +352,14 @@ func (m *Manager) recordQuotaReached(ctx context.Context, sessionID string, r *q
 	}
 }
 
-// SetQuotas replaces the limits of accounts.
-func (m *Manager) SetQuotas(p quota.Policy) { m.quotas.SetPolicy(p) }
+// SetQuotas replaces the configured limits of accounts. What set_quotas set wins over
+// them.
+func (m *Manager) SetQuotas(p quota.Policy) {
+	m.limits.mu.Lock()
+	defer m.limits.mu.Unlock()
+	m.limits.configured = p
+	m.applyLimits()
+}
 
 // Limits returns the limits of an account.
 func (m *Manager) Limits(account string) quota.Limits { return m.quotas.Limits(account) }

@@ -27,6 +27,14 @@ func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command
 			return nil, err
 		}
 	}
+	return r.quotasOf(ctx, accounts)
+}
+
+// quotasOf returns what accounts use of each quota.
+func (r *request) quotasOf(ctx context.Context, accounts []string) (*command.GetQuotasResult, error) {
+	if err := r.m.loadStandings(ctx); err != nil {
+		return nil, err
+	}
 	res := &command.GetQuotasResult{Quotas: []command.QuotaUse{}}
 	for _, account := range accounts {
 		usage, err := r.m.usageOf(ctx, account)

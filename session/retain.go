@@ -24,11 +24,18 @@ type Retained struct {
 // moment and that are at rest, see [Manager.Trim]. It may be cut off at any point and
 // called again.
 func (m *Manager) RetainEvents(ctx context.Context, before time.Time) (Retained, error) {
+	return m.retainWithProgress(ctx, before, func(int, Retained) {})
+}
+
+// retainWithProgress is RetainEvents that tells how many sessions are old enough, and
+// after each what was done so far.
+func (m *Manager) retainWithProgress(ctx context.Context, before time.Time, progress func(total int, sum Retained)) (Retained, error) {
 	old, damaged, err := m.oldSessions(ctx, before)
 	sum := Retained{Kept: damaged}
 	if err != nil || len(old) == 0 {
 		return sum, err
 	}
+	progress(len(old)+damaged, sum)
 	defer m.forks.beginRemoval()()
 	forks, err := m.forkedSessions(ctx)
 	if err != nil {
@@ -47,6 +54,7 @@ func (m *Manager) RetainEvents(ctx context.Context, before time.Time) (Retained,
 			sum.Sessions++
 			sum.Events += int(res.Events)
 		}
+		progress(len(old)+damaged, sum)
 	}
 	return sum, nil
 }

@@ -177,6 +177,8 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 		event.TypeBenchmarkComparisonCompleted:
 		f.benchmark()
 
+	case event.TypeRuntimeChanged:
+		// It changes nothing of the session that records it.
 	case event.TypeRuntimeWarning:
 		p := f.e.Payload.(*event.RuntimeNotice)
 		f.incident(p.Code, p.Message, false)

@@ -315,6 +315,22 @@ type Store interface {
 	Close() error
 }
 
+// NodeLister is a store that several nodes share.
+type NodeLister interface {
+	// Nodes returns the nodes that are registered, this one first.
+	Nodes(ctx context.Context) ([]Node, error)
+}
+
+// Node is one of the processes that share a store.
+type Node struct {
+	ID, Address string
+	// Self says that it is this process, Alive that its lease holds.
+	Self, Alive          bool
+	LastSeen, LeaseUntil time.Time
+	// Sessions counts those that it owns.
+	Sessions int64
+}
+
 // Meta describes a store.
 type Meta struct {
 	// Engine is "pebble" or "postgres".

@@ -220,6 +220,7 @@ var before = map[string]string{
 	"agentd restore":         "mv kept.tar agentd-2026-11-15.tar",
 	"agentd sessions import": "mv kept.jsonl sess_01.jsonl && mv .agentd other-data",
 	"agentd tokens revoke":   "agentd tokens create laptop > token.txt",
+	"agentd tokens rotate":   "agentd tokens create laptop > token.txt",
 }
 
 // substituted is what a shell puts the output of a command into.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,8 @@ type serving struct {
 	// peers gives work to other agents.
 	peers       *peer.Client
 	peerSecrets *peerSecrets
+	// settingsInUse are the settings as admins are shown them.
+	settingsInUse atomic.Pointer[[]config.Value]
 	// closers end what the protocols have open, before the runtime is closed.
 	closers []func() error
 }
@@ -131,6 +134,7 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	// Turns go on as soon as the runtime is open, and find their tools then.
 	s.settle(ctx)
+	s.wired.options.Host = s.host()
 	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ func (s *serving) reload(ctx context.Context) {
 	s.wired.options.Loop.Places.Renew() // folders that were replaced on purpose
 	s.log.Info("configuration reloaded", "changes", len(changes))
 	s.loaded.TakeOver(next)
+	s.rememberSettings()
 }
 
 // renewCertificate reads the files of the certificate again, and tells the

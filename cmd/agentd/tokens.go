@@ -1,42 +1,95 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"agentd"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/server"
 )
 
 func (a *app) tokensCommand() *cobra.Command {
-	return parent("tokens", "Create, list and revoke tokens",
-		`Tokens give clients access to the server. They are kept, hashed, in a file
-of the data directory; a running server sees a change at the next request.
+	return parent("tokens", "Create, list, rotate and revoke tokens",
+		`Tokens give clients access to the server. They are kept, hashed, in a file of the
+data directory. The server that holds the data, or that --server names, makes the
+change and records it; without one the file is changed.
 
 Exit codes: those of its commands.`,
-		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens revoke laptop",
-		a.tokensCreate(), a.tokensList(), a.tokensRevoke())
+		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens rotate laptop\n  agentd tokens revoke laptop",
+		a.tokensCreate(), a.tokensList(), a.tokensRotate(), a.tokensRevoke())
 }
 
-// withTokens opens the file of tokens that a command line means.
-func (a *app) withTokens(cmd *cobra.Command, do func(*server.Tokens) error) error {
+// withTokens finds the tokens that a command line means: those of a server, or the file.
+func (a *app) withTokens(cmd *cobra.Command, do func(agentd.TokenKeeper) error) error {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return err
 	}
-	dir := loaded.Config.Local()
+	remote, err := a.remote(cmd.Context(), loaded.Config)
+	if err != nil {
+		return err
+	}
+	if remote != nil {
+		return errors.Join(do(&serverTokens{cmd.Context(), remote}), remote.Close())
+	}
 	if err := a.claimData(loaded.Config); err != nil {
 		return err
 	}
-	t, err := server.OpenTokens(filepath.Join(dir, tokensFile), nil)
+	t, err := server.OpenTokens(filepath.Join(loaded.Config.Local(), tokensFile), nil)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(t), t.Close())
+}
+
+// serverTokens are the tokens of a server.
+type serverTokens struct {
+	ctx    context.Context //nolint:containedctx // it lives within one command
+	remote *remoteFacts
+}
+
+// ListTokens implements [agentd.TokenKeeper].
+func (t *serverTokens) ListTokens() ([]command.TokenRecord, error) {
+	var res command.ListTokensResult
+	err := t.remote.Do(t.ctx, &command.ListTokens{}, &res)
+	return res.Tokens, err
+}
+
+// CreateToken implements [agentd.TokenKeeper].
+func (t *serverTokens) CreateToken(p *command.CreateToken) (command.TokenRecord, string, error) {
+	return t.secretOf(p)
+}
+
+// RotateToken implements [agentd.TokenKeeper].
+func (t *serverTokens) RotateToken(p *command.RotateToken) (command.TokenRecord, string, error) {
+	return t.secretOf(p)
+}
+
+func (t *serverTokens) secretOf(p command.Params) (command.TokenRecord, string, error) {
+	var res command.NewTokenResult
+	err := t.remote.Do(t.ctx, p, &res)
+	return res.TokenRecord, res.Token, err
+}
+
+// RevokeToken implements [agentd.TokenKeeper].
+func (t *serverTokens) RevokeToken(idOrName string) (command.TokenRecord, error) {
+	var res command.TokenRecord
+	err := t.remote.Do(t.ctx, &command.RevokeToken{TokenID: idOrName}, &res)
+	return res, err
+}
+
+// tokenOf returns a token's record as this program shows it.
+func tokenOf(r *command.TokenRecord) server.Token {
+	return server.Token{
+		ID: r.TokenID, Name: r.Name, Role: command.Role(r.Role), Account: r.Account,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt, LastUsedAt: r.LastUsedAt,
+	}
 }
 
 // createdToken is the answer of "tokens create": the only time that the secret
@@ -61,32 +114,65 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd tokens create --role client --account alice laptop\n  agentd tokens create --role observer --expires 720h dashboard",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			n := server.NewToken{Name: given[0], Role: command.Role(role), Account: account}
+			p := &command.CreateToken{Name: given[0], Role: role, Account: account, ExpiresInMs: lifetime.Milliseconds()}
 			if lifetime < 0 || lifetime == 0 && cmd.Flags().Changed("expires") { // 0 would be for ever
 				return usagef("--expires: %s is not a duration greater than zero; leave --expires out for a token that doesn't expire", lifetime)
 			}
-			if lifetime > 0 {
-				n.ExpiresAt = time.Now().Add(lifetime).UTC().Truncate(time.Second)
+			if err := p.Validate(); err != nil {
+				return &exitError{exitUsage, err}
 			}
-			return a.withTokens(cmd, func(t *server.Tokens) error {
-				made, secret, err := t.Create(n)
-				if fault.KindOf(err) == fault.InvalidParams {
-					return &exitError{exitUsage, err}
-				}
-				if err != nil {
-					return err
-				}
-				return a.print(createdToken{made, secret}, func(p *printer) {
-					a.sayf("Token %s (%s, %s). It is not shown again:", made.ID, made.Name, made.Role)
-					p.linef("%s", secret)
-				})
+			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
+				made, secret, err := t.CreateToken(p)
+				return a.showSecret(&made, secret, err)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "client", "admin, client or observer")
 	cmd.Flags().StringVar(&account, "account", "", "the account whose sessions it sees; default: the unnamed one")
 	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is valid, such as 720h; default: forever")
-	return a.settings(cmd, "data", "stateDir")
+	return a.withDataFlags(cmd)
+}
+
+// showSecret prints a token that was made or renewed, the only time that it is shown.
+func (a *app) showSecret(r *command.TokenRecord, secret string, err error) error {
+	if fault.KindOf(err) == fault.InvalidParams {
+		return &exitError{exitUsage, err}
+	}
+	if err != nil {
+		return err
+	}
+	made := tokenOf(r)
+	return a.print(createdToken{made, secret}, func(p *printer) {
+		a.sayf("Token %s (%s, %s). It is not shown again:", made.ID, made.Name, made.Role)
+		p.linef("%s", secret)
+	})
+}
+
+func (a *app) tokensRotate() *cobra.Command {
+	p := &command.RotateToken{}
+	var lifetime time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate ID|NAME",
+		Short: "Replace the secret of a token and print the new one once",
+		Long: `Replaces the secret of a token and prints the new one. It can't be shown again.
+The old one is refused at once, also in open streams; name, role and account stay.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd tokens rotate laptop\n  agentd tokens rotate --expires 720h laptop",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if lifetime < 0 || lifetime == 0 && cmd.Flags().Changed("expires") {
+				return usagef("--expires: %s is not a duration greater than zero; leave --expires out to keep the end as it is", lifetime)
+			}
+			p.TokenID, p.ExpiresInMs = given[0], lifetime.Milliseconds()
+			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
+				made, secret, err := t.RotateToken(p)
+				return a.showSecret(&made, secret, err)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&lifetime, "expires", 0, "how long it is valid from now on, such as 720h; default: as before")
+	return a.withDataFlags(cmd)
 }
 
 func (a *app) tokensList() *cobra.Command {
@@ -97,16 +183,20 @@ func (a *app) tokensList() *cobra.Command {
 		Example: "  agentd tokens list\n  agentd tokens list --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withTokens(cmd, func(t *server.Tokens) error {
-				list, err := t.List()
+			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
+				records, err := t.ListTokens()
 				if err != nil {
 					return err
+				}
+				list := make([]server.Token, len(records))
+				for i := range records {
+					list[i] = tokenOf(&records[i])
 				}
 				return a.print(map[string]any{"tokens": list}, func(p *printer) { printTokens(p, list) })
 			})
 		},
 	}
-	return a.settings(cmd, "data", "stateDir")
+	return a.withDataFlags(cmd)
 }
 
 func printTokens(p *printer, list []server.Token) {
@@ -142,13 +232,13 @@ func (a *app) tokensRevoke() *cobra.Command {
 		Example: "  agentd tokens revoke laptop",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.withTokens(cmd, func(t *server.Tokens) error {
-				if err := t.Revoke(given[0]); err != nil {
+			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
+				if _, err := t.RevokeToken(given[0]); err != nil {
 					return err
 				}
 				return a.print(map[string]any{"revoked": given[0]}, func(p *printer) { p.linef("%s is revoked", given[0]) })
 			})
 		},
 	}
-	return a.settings(cmd, "data", "stateDir")
+	return a.withDataFlags(cmd)
 }

@@ -42,6 +42,7 @@ func start(t *testing.T, answers ...script.Answer) *runtime {
 		Store: st, Provider: script.New("script", &script.Script{Answers: answers}), Model: "script",
 		Loop: loop.Options{Workspace: t.TempDir(), Governance: loop.Governance{Processes: processes}},
 	}
+	opt.Host = tourtest.Host(t)
 	rt, err := agentd.Open(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)

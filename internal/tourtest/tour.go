@@ -5,10 +5,14 @@ package tourtest
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"testing"
 
+	"agentd"
 	"agentd/command"
+	"agentd/event"
 	"agentd/model/provider/script"
+	"agentd/server"
 )
 
 // Do carries out a command and returns its result. It fails the test if the
@@ -61,7 +65,37 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("usage", `{"groupBy":["model","tool"],"bucket":"day"}`)
 	do("list_artifacts", `{"sort":"updated"}`)
 	do("list_models", `{"sort":"price"}`)
+	administration(do)
 	trials(t, do)
+}
+
+// Host is what [Tour] needs of the program around the runtime.
+func Host(t *testing.T) agentd.Host {
+	t.Helper()
+	tokens, err := server.OpenTokens(filepath.Join(t.TempDir(), "tokens.json"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agentd.Host{Tokens: tokens, Configuration: func() ([]command.ConfigurationValue, error) {
+		return []command.ConfigurationValue{{Name: "listen", Value: event.Raw(`"127.0.0.1:8700"`), Origin: "default"}}, nil
+	}}
+}
+
+// administration carries out the commands of admins.
+func administration(do Do) {
+	do("create_token", `{"name":"laptop","account":"alice","expiresInMs":3600000,"idempotencyKey":"laptop-1"}`)
+	do("create_token", `{"name":"laptop","account":"alice","expiresInMs":3600000,"idempotencyKey":"laptop-1"}`)
+	do("rotate_token", `{"tokenId":"laptop"}`)
+	do("list_tokens", `{}`)
+	do("revoke_token", `{"tokenId":"laptop"}`)
+	do("set_quotas", `{"account":"alice","limits":{"sessions":100}}`)
+	do("list_accounts", `{}`)
+	do("set_quotas", `{"account":"alice","reset":true}`)
+	do("get_configuration", `{}`)
+	do("run_retention", `{"olderThanMs":31536000000,"dryRun":true}`)
+	do("run_retention", `{"olderThanMs":31536000000}`)
+	do("get_retention", `{}`)
+	do("list_nodes", `{}`)
 }
 
 // peers gives work as a peer would, and deals with what becomes of it.

@@ -28,7 +28,8 @@ export type ExtensionType =
   | "channel.peer_push.configured"
   | "channel.peer_push.removed"
   | "channel.peer_push.reported"
-  | "session.deleted";
+  | "session.deleted"
+  | "runtime.changed";
 
 /** Ids that say what a fact belongs to. */
 export interface Ids {
@@ -1998,6 +1999,35 @@ export interface SessionDeleted {
   keptForForks?: boolean;
 }
 
+/** RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the runtime's own session and has no secrets. */
+export interface RuntimeChanged {
+  /** Change says what was done. */
+  change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started";
+  /** TokenID and TokenName are the token that was made, renewed or revoked, Role what it lets its holder do. */
+  tokenId?: string;
+  tokenName?: string;
+  role?: string;
+  expiresAt?: string;
+  /** Account that the token or the quotas are of; absent for the operator's. */
+  account?: string;
+  /** Quotas are the limits that hold for the account from now on; absent if those of the configuration do. */
+  quotas?: QuotaLimits;
+  /** EventsBefore is the moment before which a session must have ended for its events to be removed. */
+  eventsBefore?: string;
+  changedBy?: Actor;
+}
+
+/** QuotaLimits are the limits of one account; 0 is none. */
+export interface QuotaLimits {
+  sessions: number;
+  queuedTurns: number;
+  subscriptions: number;
+  storedBytes: number;
+  schedules: number;
+  processes: number;
+  scheduleMinIntervalMs: number;
+}
+
 /** Benchmark is the envelope's part that joins a fact to a trial. */
 export interface Benchmark {
   datasetId?: string;
@@ -2317,6 +2347,8 @@ export interface EventPayloads {
   "channel.peer_push.reported": PeerPushReported;
   /** A session was deleted; the runtime's own session says so, and what is left of the session itself. */
   "session.deleted": SessionDeleted;
+  /** An admin changed the runtime itself: tokens, quotas or what is kept. */
+  "runtime.changed": RuntimeChanged;
 }
 
 /** The fields that each event type always carries beside those of every event. */
@@ -2458,6 +2490,7 @@ export interface EventNeeds {
   "channel.peer_push.removed": "taskId" | "channelId";
   "channel.peer_push.reported": "taskId" | "channelId";
   "session.deleted": never;
+  "runtime.changed": never;
 }
 
 /** The name of an event type. */

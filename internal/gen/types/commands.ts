@@ -2125,6 +2125,100 @@ export interface ArchiveSessionsParams {
   archived?: boolean;
 }
 
+/** Lists tokens. */
+export interface ListTokensParams {
+}
+
+/** Makes a token. */
+export interface CreateTokenParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** Name for people; no other active token has it. */
+  name: string;
+  /** Role says what the token's holder may do; default client. */
+  role?: "admin" | "client" | "observer";
+  /** Account whose sessions the holder sees; the operator's if absent. */
+  account?: string;
+  /** How long the token is good; for ever if absent. */
+  expiresInMs?: number;
+}
+
+/** Replaces the secret of a token. */
+export interface RotateTokenParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The id or the name of the token. */
+  tokenId: string;
+  /** How long the token is good from now on; as long as before if absent. */
+  expiresInMs?: number;
+}
+
+/** Ends a token. */
+export interface RevokeTokenParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The id or the name of the token. */
+  tokenId: string;
+}
+
+/** Lists accounts. */
+export interface ListAccountsParams {
+}
+
+/** Changes the limits of an account. */
+export interface SetQuotasParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** Account that the limits are of. */
+  account?: string;
+  /** Operator says that the limits are of the operator's account, which has no name. */
+  operator?: boolean;
+  /** Limits that change; what is absent stays as it is, and 0 is no limit. */
+  limits?: QuotaChange;
+  /** Reset takes back what was set: the limits of the configuration hold again. */
+  reset?: boolean;
+}
+
+/** Has limits that change. */
+export interface QuotaChange {
+  /** Sessions bounds the sessions of the account. */
+  sessions?: number;
+  /** queuedTurns bounds the turns that wait. */
+  queuedTurns?: number;
+  /** Subscriptions bounds open streams. */
+  subscriptions?: number;
+  /** storedBytes bounds what is stored. */
+  storedBytes?: number;
+  /** Schedules bounds schedules. */
+  schedules?: number;
+  /** Processes bounds running processes. */
+  processes?: number;
+  /** The shortest time between two runs of a schedule. */
+  scheduleMinIntervalMs?: number;
+}
+
+/** Returns the settings that are in effect. */
+export interface GetConfigurationParams {
+}
+
+/** Says what is kept for how long. */
+export interface GetRetentionParams {
+}
+
+/** Removes old events now. */
+export interface RunRetentionParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** How long ago a session's last event must be; as configured if absent. */
+  olderThanMs?: number;
+  /** dryRun only counts the sessions that are old enough. */
+  dryRun?: boolean;
+}
+
+/** Lists the nodes of the runtime. */
+export interface ListNodesParams {
+}
+
 /** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
@@ -3928,6 +4022,160 @@ export interface ArchivedSession {
   error?: BulkError;
 }
 
+/** Has all tokens. */
+export interface ListTokensResult {
+  /** Ordered by their age, oldest first, those that ended included. */
+  tokens: TokenRecord[];
+}
+
+/** What is known of a token: everything but the token. */
+export interface TokenRecord {
+  /** The token's id. */
+  tokenId: string;
+  /** Name for people. */
+  name: string;
+  /** Role says what the token's holder may do. */
+  role: "admin" | "client" | "observer";
+  /** Account whose sessions the holder sees; absent for the operator's. */
+  account?: string;
+  /** Active, expired or revoked. */
+  status: "active" | "expired" | "revoked";
+  /** When the token was made. */
+  createdAt: string;
+  /** When the token ends by itself; absent if it doesn't. */
+  expiresAt?: string;
+  /** When the token was revoked; absent if it wasn't. */
+  revokedAt?: string;
+  /** When the token was last used; it may lag by some minutes. */
+  lastUsedAt?: string;
+}
+
+/** A token that was made or renewed. */
+export interface NewTokenResult {
+  /** The token's id. */
+  tokenId: string;
+  /** Name for people. */
+  name: string;
+  /** Role says what the token's holder may do. */
+  role: "admin" | "client" | "observer";
+  /** Account whose sessions the holder sees; absent for the operator's. */
+  account?: string;
+  /** Active, expired or revoked. */
+  status: "active" | "expired" | "revoked";
+  /** When the token was made. */
+  createdAt: string;
+  /** When the token ends by itself; absent if it doesn't. */
+  expiresAt?: string;
+  /** When the token was revoked; absent if it wasn't. */
+  revokedAt?: string;
+  /** When the token was last used; it may lag by some minutes. */
+  lastUsedAt?: string;
+  /** The token itself. It is shown this once: a repeated call with the same idempotency key doesn't have it. */
+  token?: string;
+}
+
+/** Has all accounts. */
+export interface ListAccountsResult {
+  /** Accounts that have stored something, have a token or have quotas of their own, the operator's first. */
+  accounts: AccountRecord[];
+}
+
+/** One account. */
+export interface AccountRecord {
+  /** Its name; empty for the operator's. */
+  account: string;
+  /** Tokens counts its active tokens. */
+  tokens: number;
+  /** Sessions counts its sessions. */
+  sessions: number;
+  /** The size of what it stored. */
+  storedBytes: number;
+  /** ownQuotas says that set_quotas gave it limits of its own. */
+  ownQuotas: boolean;
+}
+
+/** Has all settings. */
+export interface GetConfigurationResult {
+  /** Settings in the order of the reference. */
+  settings: ConfigurationValue[];
+}
+
+/** A setting and where its value comes from. */
+export interface ConfigurationValue {
+  /** Name of the setting. */
+  name: string;
+  /** Value that is in effect, without secrets; null if there is none. */
+  value: Json;
+  /** The layer that the value comes from. */
+  origin: "default" | "file" | "environment" | "flag";
+  /** The place in that layer: file:line:column, a variable or a flag. */
+  where?: string;
+  /** Reloadable says that a change takes effect without a restart. */
+  reloadable: boolean;
+}
+
+/** Says what is kept for how long, and what was removed. */
+export interface GetRetentionResult {
+  /** How long the events of an idle session are kept; absent for ever. */
+  eventsMs?: number;
+  /** How long outputs are kept; absent for ever. */
+  outputsMs?: number;
+  /** removedSessions counts the sessions whose events were removed since this process started. */
+  removedSessions: number;
+  /** removedEvents counts these events. */
+  removedEvents: number;
+  /** Their size. */
+  removedBytes: number;
+  /** The run that run_retention started last on this node; absent before the first. */
+  run?: RetentionRun;
+}
+
+/** What a run of retention did so far. */
+export interface RetentionRun {
+  /** Running, completed or failed. */
+  status: "running" | "completed" | "failed";
+  /** When it began. */
+  startedAt: string;
+  /** When it ended; absent while it runs. */
+  endedAt?: string;
+  /** The moment before which a session must have ended. */
+  eventsBefore: string;
+  /** Total counts the sessions that are old enough; absent until they are known. */
+  total: number;
+  /** Sessions counts those whose events were removed. */
+  sessions: number;
+  /** Events counts these events. */
+  events: number;
+  /** Kept counts old sessions that keep their events, because something needs them. */
+  kept: number;
+  /** Error says why it failed. */
+  error?: string;
+}
+
+/** Has all nodes. */
+export interface ListNodesResult {
+  /** Nodes that share the store, this one first. */
+  nodes: NodeRecord[];
+}
+
+/** One node. */
+export interface NodeRecord {
+  /** The node's name. */
+  nodeId: string;
+  /** Address at which other nodes reach it; absent if none does. */
+  address?: string;
+  /** Self says that this node answers. */
+  self: boolean;
+  /** Alive says that the node's lease holds. */
+  alive: boolean;
+  /** The node's last sign of life; absent for a store with one node. */
+  lastSeenAt?: string;
+  /** How long other nodes leave its sessions alone; absent for a store with one node. */
+  leaseUntil?: string;
+  /** Sessions counts the sessions that the node owns now. */
+  sessions: number;
+}
+
 /** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
   /** A short line for people, the same for every error of the code. */
@@ -4146,6 +4394,26 @@ export interface Commands {
   respond_actions: { params: RespondActionsParams; result: RespondActionsResult };
   /** Archives several sessions, or brings them back. */
   archive_sessions: { params: ArchiveSessionsParams; result: ArchiveSessionsResult };
+  /** Lists tokens, without their secrets. */
+  list_tokens: { params: ListTokensParams; result: ListTokensResult };
+  /** Makes a token. */
+  create_token: { params: CreateTokenParams; result: NewTokenResult };
+  /** Replaces the secret of a token. */
+  rotate_token: { params: RotateTokenParams; result: NewTokenResult };
+  /** Ends a token, also in open streams. */
+  revoke_token: { params: RevokeTokenParams; result: TokenRecord };
+  /** Lists accounts with what they use. */
+  list_accounts: { params: ListAccountsParams; result: ListAccountsResult };
+  /** Changes the limits of an account, at once and for good. */
+  set_quotas: { params: SetQuotasParams; result: GetQuotasResult };
+  /** Returns the settings that are in effect, each with the origin of its value. */
+  get_configuration: { params: GetConfigurationParams; result: GetConfigurationResult };
+  /** Says what is kept for how long, and how far a run is. */
+  get_retention: { params: GetRetentionParams; result: GetRetentionResult };
+  /** Removes the events of old sessions now. */
+  run_retention: { params: RunRetentionParams; result: RetentionRun };
+  /** Lists the nodes that share the store. */
+  list_nodes: { params: ListNodesParams; result: ListNodesResult };
 }
 
 /** The name of a command. */

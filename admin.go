@@ -1,0 +1,184 @@
+package agentd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/session"
+)
+
+// Host is what the program around a runtime knows and the runtime doesn't. Commands of
+// admins that need what is left out answer with unavailable.
+type Host struct {
+	// Tokens says who may come in.
+	Tokens TokenKeeper
+	// Configuration returns the settings that are in effect, without secrets.
+	Configuration func() ([]command.ConfigurationValue, error)
+}
+
+// TokenKeeper keeps tokens. Its errors are faults; a token is named by its id or its
+// name.
+type TokenKeeper interface {
+	// ListTokens returns all tokens, oldest first, those that ended included.
+	ListTokens() ([]command.TokenRecord, error)
+	// CreateToken makes a token and returns it and its secret.
+	CreateToken(p *command.CreateToken) (command.TokenRecord, string, error)
+	// RotateToken replaces a token's secret and returns the new one.
+	RotateToken(p *command.RotateToken) (command.TokenRecord, string, error)
+	// RevokeToken ends a token. To revoke one twice is fine.
+	RevokeToken(idOrName string) (command.TokenRecord, error)
+}
+
+// registerAdmin registers the commands of admins that concern more than sessions.
+func (r *Runtime) registerAdmin(t *command.Table) {
+	command.Handle(t, r.listTokens)
+	command.HandleKept(t, r.createToken, tokenAnswer[*command.CreateToken])
+	command.HandleKept(t, r.rotateToken, tokenAnswer[*command.RotateToken])
+	command.Handle(t, r.revokeToken)
+	command.Handle(t, r.listAccounts)
+	command.Handle(t, r.getConfiguration)
+}
+
+// keptToken is what is kept of a call that made a secret: everything but the secret.
+type keptToken struct {
+	Record command.TokenRecord `json:"record"`
+	secret string
+}
+
+func tokenAnswer[P command.Params](_ context.Context, _ command.Caller, _ P, k *keptToken) (*command.NewTokenResult, error) {
+	return &command.NewTokenResult{TokenRecord: k.Record, Token: k.secret}, nil
+}
+
+// tokensFor returns the keeper of tokens for a caller that may use it.
+func (r *Runtime) tokensFor(caller command.Caller, p command.Params) (TokenKeeper, error) {
+	if err := session.CheckAdmin(caller, p); err != nil {
+		return nil, err
+	}
+	if r.opt.Host.Tokens == nil {
+		return nil, fault.New(fault.Unavailable, "this runtime keeps no tokens: it runs without a server")
+	}
+	return r.opt.Host.Tokens, nil
+}
+
+func (r *Runtime) listTokens(_ context.Context, caller command.Caller, p *command.ListTokens) (*command.ListTokensResult, error) {
+	tokens, err := r.tokensFor(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	list, err := tokens.ListTokens()
+	if err != nil {
+		return nil, err
+	}
+	return &command.ListTokensResult{Tokens: append([]command.TokenRecord{}, list...)}, nil
+}
+
+func (r *Runtime) createToken(ctx context.Context, caller command.Caller, p *command.CreateToken) (*keptToken, error) {
+	tokens, err := r.tokensFor(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	made, secret, err := tokens.CreateToken(p)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := r.recordToken(ctx, caller, p, "token_created", made, secret)
+	if err != nil {
+		// No caller has seen the secret, so the token is of no use.
+		_, revokeErr := tokens.RevokeToken(made.TokenID)
+		if revokeErr != nil {
+			r.opt.Logger.Warn("a token that was made for nothing could not be revoked", "tokenId", made.TokenID, "error", revokeErr)
+		}
+	}
+	return kept, err
+}
+
+func (r *Runtime) rotateToken(ctx context.Context, caller command.Caller, p *command.RotateToken) (*keptToken, error) {
+	tokens, err := r.tokensFor(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	made, secret, err := tokens.RotateToken(p)
+	if err != nil {
+		return nil, err
+	}
+	return r.recordToken(ctx, caller, p, "token_rotated", made, secret)
+}
+
+func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *command.RevokeToken) (*command.TokenRecord, error) {
+	tokens, err := r.tokensFor(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := tokens.RevokeToken(p.TokenID)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := r.recordToken(ctx, caller, p, "token_revoked", gone, "")
+	if err != nil {
+		return nil, err
+	}
+	return &kept.Record, nil
+}
+
+// recordToken writes the fact about a token.
+func (r *Runtime) recordToken(ctx context.Context, caller command.Caller, p command.Params, change string, t command.TokenRecord, secret string) (*keptToken, error) {
+	kept, err := session.RecordChange(ctx, r.manager, caller, p, &event.RuntimeChanged{
+		Change: change, TokenID: t.TokenID, TokenName: t.Name, Role: t.Role, Account: t.Account, ExpiresAt: t.ExpiresAt,
+	}, keptToken{Record: t})
+	if err != nil {
+		return nil, err
+	}
+	kept.secret = secret
+	return kept, nil
+}
+
+func (r *Runtime) listAccounts(ctx context.Context, caller command.Caller, p *command.ListAccounts) (*command.ListAccountsResult, error) {
+	if err := session.CheckAdmin(caller, p); err != nil {
+		return nil, err
+	}
+	accounts, err := r.manager.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.opt.Host.Tokens != nil {
+		tokens, err := r.opt.Host.Tokens.ListTokens()
+		if err != nil {
+			return nil, err
+		}
+		accounts = countTokens(accounts, tokens)
+	}
+	return &command.ListAccountsResult{Accounts: accounts}, nil
+}
+
+// countTokens adds the active tokens to accounts, and accounts that have nothing else.
+func countTokens(accounts []command.AccountRecord, tokens []command.TokenRecord) []command.AccountRecord {
+	for i := range tokens {
+		if tokens[i].Status != "active" {
+			continue
+		}
+		at, found := slices.BinarySearchFunc(accounts, tokens[i].Account, func(a command.AccountRecord, name string) int { return strings.Compare(a.Account, name) })
+		if !found {
+			accounts = slices.Insert(accounts, at, command.AccountRecord{Account: tokens[i].Account})
+		}
+		accounts[at].Tokens++
+	}
+	return accounts
+}
+
+func (r *Runtime) getConfiguration(_ context.Context, caller command.Caller, p *command.GetConfiguration) (*command.GetConfigurationResult, error) {
+	if err := session.CheckAdmin(caller, p); err != nil {
+		return nil, err
+	}
+	if r.opt.Host.Configuration == nil {
+		return nil, fault.New(fault.Unavailable, "this runtime was not started from a configuration")
+	}
+	settings, err := r.opt.Host.Configuration()
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the configuration could not be shown")
+	}
+	return &command.GetConfigurationResult{Settings: settings}, nil
+}

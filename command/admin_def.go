@@ -1,0 +1,77 @@
+package command
+
+// adminDefs are the catalogue's entries for administration.
+func adminDefs() []Def {
+	return []Def{
+		{
+			Name: "list_tokens", Noun: "administration", Form: formOf[ListTokens, ListTokensResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Lists tokens, without their secrets.",
+			Doc:     "The admin token of the data directory or of AGENTD_TOKEN is not listed.",
+			Example: `{}`,
+		},
+		{
+			Name: "create_token", Noun: "administration", Form: formOf[CreateToken, NewTokenResult](),
+			Mutates: true, Destructive: true, ShowsSecret: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Makes a token.",
+			Doc:     "The answer shows the token, once; only its hash is kept. A repeated call with the same idempotency key returns the record without the token: rotate it if it was lost. The fact is runtime.changed, in the runtime's own session. Tokens belong to the node that answers, or to all that share its file.",
+			Example: `{"name":"laptop","role":"client","account":"alice","expiresInMs":2592000000}`,
+		},
+		{
+			Name: "rotate_token", Noun: "administration", Form: formOf[RotateToken, NewTokenResult](),
+			Mutates: true, Destructive: true, ShowsSecret: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Replaces the secret of a token.",
+			Doc:     "The old secret is refused from then on, also in open streams. A token that ended is a conflict.",
+			Example: `{"tokenId":"laptop"}`,
+		},
+		{
+			Name: "revoke_token", Noun: "administration", Form: formOf[RevokeToken, TokenRecord](),
+			Mutates: true, EndsWork: true, Destructive: true, Repeatable: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Ends a token, also in open streams.",
+			Doc:     "Revoking one twice is fine.",
+			Example: `{"tokenId":"laptop"}`,
+		},
+		{
+			Name: "list_accounts", Noun: "administration", Form: formOf[ListAccounts, ListAccountsResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Lists accounts with what they use.",
+			Doc:     "get_quotas has the limits.",
+			Example: `{}`,
+		},
+		{
+			Name: "set_quotas", Noun: "administration", Form: formOf[SetQuotas, GetQuotasResult](),
+			Mutates: true, Repeatable: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Changes the limits of an account, at once and for good.",
+			Doc:     "What was set wins over the configuration, also after a restart and on all nodes, until reset. What is in use already stays, also above a limit. The fact is runtime.changed. The answer is that of get_quotas for the account.",
+			Example: `{"account":"acme","limits":{"sessions":100,"storedBytes":1073741824}}`,
+		},
+		{
+			Name: "get_configuration", Noun: "administration", Form: formOf[GetConfiguration, GetConfigurationResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Returns the settings that are in effect, each with the origin of its value.",
+			Doc:     "Secrets are not shown, nor passwords and query values of addresses.",
+			Example: `{}`,
+		},
+		{
+			Name: "get_retention", Noun: "administration", Form: formOf[GetRetention, GetRetentionResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Says what is kept for how long, and how far a run is.",
+			Doc:     "The counts are of this process.",
+			Example: `{}`,
+		},
+		{
+			Name: "run_retention", Noun: "administration", Form: formOf[RunRetention, RetentionRun](),
+			Mutates: true, Destructive: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Removes the events of old sessions now.",
+			Doc:     "It returns at once and works on in the background; get_retention shows how far it is. While one runs another is a conflict. Without a configured time olderThanMs is needed.",
+			Example: `{"olderThanMs":31536000000,"dryRun":true}`,
+		},
+		{
+			Name: "list_nodes", Noun: "administration", Form: formOf[ListNodes, ListNodesResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Lists the nodes that share the store.",
+			Doc:     "A store that only one process can open has one node.",
+			Example: `{}`,
+		},
+	}
+}

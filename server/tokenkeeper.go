@@ -1,0 +1,77 @@
+package server
+
+import (
+	"time"
+
+	"agentd/command"
+)
+
+// record returns a token as commands show it.
+func (t *Token) record(now time.Time) command.TokenRecord {
+	status := "active"
+	switch {
+	case !t.RevokedAt.IsZero():
+		status = "revoked"
+	case !t.Active(now):
+		status = "expired"
+	}
+	return command.TokenRecord{
+		TokenID: t.ID, Name: t.Name, Role: string(t.Role), Account: t.Account, Status: status,
+		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsedAt,
+	}
+}
+
+// ListTokens returns all tokens as commands show them.
+func (t *Tokens) ListTokens() ([]command.TokenRecord, error) {
+	list, err := t.List()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]command.TokenRecord, len(list))
+	for i := range list {
+		out[i] = list[i].record(t.opt.Clock())
+	}
+	return out, nil
+}
+
+// CreateToken makes a token as a command asks for it.
+func (t *Tokens) CreateToken(p *command.CreateToken) (command.TokenRecord, string, error) {
+	n := NewToken{Name: p.Name, Role: command.Role(p.Role), Account: p.Account, ExpiresAt: t.expiry(p.ExpiresInMs)}
+	if n.Role == "" {
+		n.Role = command.RoleClient
+	}
+	made, secret, err := t.Create(n)
+	return made.record(t.opt.Clock()), secret, err
+}
+
+// RotateToken replaces a secret as a command asks for it.
+func (t *Tokens) RotateToken(p *command.RotateToken) (command.TokenRecord, string, error) {
+	made, secret, err := t.Rotate(p.TokenID, t.expiry(p.ExpiresInMs))
+	return made.record(t.opt.Clock()), secret, err
+}
+
+// RevokeToken ends a token and returns what is known of it.
+func (t *Tokens) RevokeToken(idOrName string) (command.TokenRecord, error) {
+	if err := t.Revoke(idOrName); err != nil {
+		return command.TokenRecord{}, err
+	}
+	list, err := t.ListTokens()
+	if err != nil {
+		return command.TokenRecord{}, err
+	}
+	var gone command.TokenRecord
+	for _, kept := range list { // the newest of that name is last
+		if kept.TokenID == idOrName || kept.Name == idOrName {
+			gone = kept
+		}
+	}
+	return gone, nil
+}
+
+// expiry is when something ends that is good for so long; zero if it is good for ever.
+func (t *Tokens) expiry(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return t.opt.Clock().Add(time.Duration(ms) * time.Millisecond).UTC().Truncate(time.Second)
+}
