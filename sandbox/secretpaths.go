@@ -17,7 +17,7 @@ func SecretPlaces() []string {
 		"~/.terraform.d/credentials.tfrc.json", "~/.vault-token", "~/.config/sops", "~/.config/age", "~/.config/rclone", "~/.s3cfg",
 		"~/.pgpass", "~/.my.cnf", "~/.local/share/keyrings", "~/.local/share/kwalletd", "~/.config/op", "~/.config/Bitwarden",
 		"~/.mozilla", "~/.config/chromium", "~/.config/google-chrome", "~/.config/BraveSoftware", "~/.config/microsoft-edge", "~/.thunderbird",
-		"~/.claude/.credentials.json", "~/.codex/auth.json", "~/.config/goose", "~/.local/share/opencode/auth.json",
+		"~/.claude/.credentials.json", "~/.codex/auth.json", "~/.config/goose", "~/.local/share/opencode/auth.json", "~/.local/share/agentd",
 		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
 		"/var/lib/kubelet", "/var/run/secrets", "/run/secrets", "/run/credentials",
 	}

@@ -40,6 +40,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if err := o.list.Validate(); err != nil {
 				return &exitError{exitUsage, err}
 			}
+			if o.turns && o.list.SessionID == "" {
+				return usagef("--turns lists the tasks of one session's turns; name it with --session (agentd turns lists the turns of all sessions)")
+			}
 			if o.follow && o.list.SessionID == "" {
 				return usagef("-f follows one session; name it with --session")
 			}
@@ -48,7 +51,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().BoolVar(&o.tree, "tree", false, "show parts below their parent task")
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "show changes as they come")
-	cmd.Flags().BoolVar(&o.turns, "turns", false, "include the implicit tasks of turns")
+	cmd.Flags().BoolVar(&o.turns, "turns", false, "include the implicit tasks of the turns of --session")
 	cmd.Flags().StringVar(&o.list.SessionID, "session", "", "only those of this session")
 	cmd.Flags().StringVar(&o.list.Status, "status", "", "only those with this status")
 	cmd.Flags().StringVar(&o.list.ParentTaskID, "parent", "", "only the parts of this task")
