@@ -50,7 +50,7 @@ type Entries interface {
 
 // Rows answers a query, in no particular order.
 func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, rows: map[rowKey]*Row{}, rollup: rollupFor(q.By)}
+	a := &answer{Query: q, ctx: ctx, entries: s, places: map[rowKey]int{}, rollup: rollupFor(q.By)}
 	a.bound()
 	if err := a.readLive(); err != nil {
 		return nil, err
@@ -67,11 +67,7 @@ func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Row, 0, len(a.rows))
-	for _, r := range a.rows {
-		out = append(out, *r)
-	}
-	return out, nil
+	return a.rows, nil
 }
 
 type rowKey struct {
@@ -87,7 +83,12 @@ type answer struct {
 	rollup  rollup
 	// first and end bound the hours that are asked for.
 	first, end time.Time
-	rows       map[rowKey]*Row
+	// rows are what is answered, places where each is in it.
+	rows   []Row
+	places map[rowKey]int
+	// bucket is the last one that was seen, start when it begins.
+	bucket string
+	start  time.Time
 }
 
 // Bounds of time: what is outside has no buckets in keys.
@@ -120,12 +121,16 @@ func (a *answer) record(bucket string, k Key, f *Figures) {
 		bucket = ""
 	}
 	key := rowKey{bucket, a.By.keep(k)}
-	r := a.rows[key]
-	if r == nil {
-		r = &Row{Key: key.Key, Start: startOf(bucket)}
-		a.rows[key] = r
+	at, ok := a.places[key]
+	if !ok {
+		if bucket != a.bucket {
+			a.bucket, a.start = bucket, startOf(bucket)
+		}
+		at = len(a.rows)
+		a.places[key] = at
+		a.rows = append(a.rows, Row{Key: key.Key, Start: a.start})
 	}
-	r.Sum(f)
+	a.rows[at].Sum(f)
 }
 
 // startOf returns the time that a bucket begins at.
