@@ -9,13 +9,14 @@ import (
 )
 
 // collect adds the figures of the runtime and of its store to /metrics.
-func (s *serving) collect(_ context.Context, w *server.MetricWriter) {
+func (s *serving) collect(ctx context.Context, w *server.MetricWriter) {
 	ready := 1.0
 	if s.runtime.Err() != nil {
 		ready = 0
 	}
 	w.Gauge("agentd_store_ready", "1 while the store acknowledges, 0 after a failed write.", ready)
 	collectSessions(w, s.runtime.Figures())
+	collectUsage(ctx, w, s.store)
 	if s.wired.exporter != nil {
 		s.wired.exporter.WriteMetrics(w)
 	}

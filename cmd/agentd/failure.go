@@ -119,8 +119,9 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 // does; empty if neither is known.
 func typedName(cmd *cobra.Command, param string) string {
 	param = param[strings.LastIndex(param, ".")+1:]
+	param, _, _ = strings.Cut(param, "[") // of a list, whichever element
 	short := strings.TrimSuffix(strings.TrimSuffix(param, "Id"), "Ms")
-	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode"}[param]} {
+	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode", "groupBy": "by", "tags": "tag"}[param]} {
 		var kebab strings.Builder
 		for _, r := range name {
 			if unicode.IsUpper(r) {

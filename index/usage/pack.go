@@ -77,14 +77,25 @@ func appendFigures(b []byte, f *Figures) []byte {
 
 // eachInPack calls do with the rows of a pack. The figures are used again.
 func eachInPack(pack []byte, do func(Key, *Figures)) error {
+	return eachRow(pack, func(text []byte) string { return string(text) }, func(p [keyParts]string, f *Figures) {
+		do(Key{p[0], p[1], p[2], p[3], p[4]}, f)
+	})
+}
+
+// keyParts is how many parts a key has: as in [Key], in its order.
+const keyParts = 5
+
+// eachRow is [eachInPack] with something else in place of the texts, which is asked for
+// once for each in a pack. The empty text is the zero value.
+func eachRow[T any](pack []byte, resolve func(text []byte) T, do func([keyParts]T, *Figures)) error {
 	d := &packReader{rest: pack}
-	texts := make([]string, 1, 1+min(d.number(), uint64(len(pack))))
+	texts := make([]T, 1, 1+min(d.number(), uint64(len(pack))))
 	for range cap(texts) - 1 {
-		texts = append(texts, d.text())
+		texts = append(texts, resolve(d.text()))
 	}
 	var f Figures
 	for range d.number() {
-		var parts [5]string
+		var parts [keyParts]T
 		for i := range parts {
 			at := d.number()
 			if at >= uint64(len(texts)) {
@@ -96,7 +107,7 @@ func eachInPack(pack []byte, do func(Key, *Figures)) error {
 		if d.failed {
 			return errPack
 		}
-		do(Key{parts[0], parts[1], parts[2], parts[3], parts[4]}, &f)
+		do(parts, &f)
 	}
 	if d.failed {
 		return errPack
@@ -121,14 +132,14 @@ func (d *packReader) number() uint64 {
 	return n
 }
 
-func (d *packReader) text() string {
+func (d *packReader) text() []byte {
 	n := d.number()
 	if n > uint64(len(d.rest)) {
 		d.failed = true
 		d.rest = nil
-		return ""
+		return nil
 	}
-	text := string(d.rest[:n])
+	text := d.rest[:n]
 	d.rest = d.rest[n:]
 	return text
 }

@@ -50,7 +50,7 @@ type Entries interface {
 
 // Rows answers a query, in no particular order.
 func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, rows: map[rowKey]*Row{}, rollup: rollupFor(q.By)}
+	a := &answer{Query: q, ctx: ctx, entries: s, places: map[rowKey]int{}, texts: []string{""}, numbers: map[string]uint32{"": 0}, rollup: rollupFor(q.By)}
 	a.bound()
 	if err := a.readLive(); err != nil {
 		return nil, err
@@ -67,16 +67,17 @@ func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Row, 0, len(a.rows))
-	for _, r := range a.rows {
-		out = append(out, *r)
-	}
-	return out, nil
+	return a.answerRows(), nil
 }
 
-type rowKey struct {
-	bucket string
-	Key
+// rowKey names a row. Its texts are numbered, because texts are slow to look up, and
+// collecting garbage takes long where there are many.
+type rowKey [1 + keyParts]uint32
+
+// rowSums is a row that is being summed up.
+type rowSums struct {
+	key rowKey
+	Figures
 }
 
 // answer is a query that is being answered.
@@ -87,7 +88,12 @@ type answer struct {
 	rollup  rollup
 	// first and end bound the hours that are asked for.
 	first, end time.Time
-	rows       map[rowKey]*Row
+	// rows are what is answered, places where each is in it.
+	rows   []rowSums
+	places map[rowKey]int
+	// texts are the texts of keys and buckets by their numbers, and the other way round.
+	texts   []string
+	numbers map[string]uint32
 }
 
 // Bounds of time: what is outside has no buckets in keys.
@@ -108,8 +114,8 @@ func (a *answer) bound() {
 	}
 }
 
-// record adds a row of a pack whose bucket begins with this text.
-func (a *answer) record(bucket string, k Key, f *Figures) {
+// addPack adds the rows of a pack of a bucket.
+func (a *answer) addPack(bucket string, pack []byte) error {
 	switch a.Bucket {
 	case Hour:
 	case Day:
@@ -119,13 +125,53 @@ func (a *answer) record(bucket string, k Key, f *Figures) {
 	default:
 		bucket = ""
 	}
-	key := rowKey{bucket, a.By.keep(k)}
-	r := a.rows[key]
-	if r == nil {
-		r = &Row{Key: key.Key, Start: startOf(bucket)}
-		a.rows[key] = r
+	number := a.numberOf([]byte(bucket))
+	parts := [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool}
+	return eachRow(pack, a.numberOf, func(texts [keyParts]uint32, f *Figures) {
+		key := rowKey{number}
+		for i, part := range parts {
+			if a.By&part != 0 {
+				key[1+i] = texts[i]
+			}
+		}
+		at, ok := a.places[key]
+		if !ok {
+			at = len(a.rows)
+			a.places[key] = at
+			a.rows = append(a.rows, rowSums{key: key})
+		}
+		a.rows[at].Sum(f)
+	})
+}
+
+// numberOf returns the number of a text.
+func (a *answer) numberOf(text []byte) uint32 {
+	n, ok := a.numbers[string(text)]
+	if !ok {
+		n = uint32(len(a.texts))
+		a.texts = append(a.texts, string(text))
+		a.numbers[a.texts[n]] = n
 	}
-	r.Sum(f)
+	return n
+}
+
+// answerRows returns the rows with their texts.
+func (a *answer) answerRows() []Row {
+	out := make([]Row, len(a.rows))
+	starts := map[uint32]time.Time{}
+	for i := range a.rows {
+		k := &a.rows[i].key
+		start, ok := starts[k[0]]
+		if !ok {
+			start = startOf(a.texts[k[0]])
+			starts[k[0]] = start
+		}
+		out[i] = Row{
+			Start: start, Figures: a.rows[i].Figures,
+			Key: Key{Account: a.texts[k[1]], Workspace: a.texts[k[2]], Session: a.texts[k[3]], Model: a.texts[k[4]], Tool: a.texts[k[5]]},
+		}
+	}
+	return out
 }
 
 // startOf returns the time that a bucket begins at.
@@ -155,7 +201,7 @@ func (a *answer) readLive() error {
 		if k.hour < first || k.hour >= end {
 			continue
 		}
-		if err := eachInPack(e.Value, func(key Key, f *Figures) { a.record(k.hour, key, f) }); err != nil {
+		if err := a.addPack(k.hour, e.Value); err != nil {
 			return damaged(e.Key, err)
 		}
 	}
@@ -229,7 +275,7 @@ func (a *answer) readPacks(level, form string, first, end time.Time) error {
 		if bucket >= stop {
 			return nil
 		}
-		if err := eachInPack(e.Value, func(k Key, f *Figures) { a.record(bucket, k, f) }); err != nil {
+		if err := a.addPack(bucket, e.Value); err != nil {
 			return damaged(e.Key, err)
 		}
 	}
