@@ -109,6 +109,8 @@ type Runtime struct {
 	carrier *transfer.Carrier
 	// reads answers questions over all sessions.
 	reads *ReadSide
+	// replays are those under way, and the last that ended.
+	replays *replayBook
 	// commands has the handlers of all commands.
 	commands *command.Table
 
@@ -127,7 +129,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		return nil, err
 	}
 	opt.RuntimeID = id
-	r := &Runtime{opt: opt}
+	r := &Runtime{replays: newReplayBook(), opt: opt}
 	r.trials = trial.New(trial.Options{
 		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
 		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
@@ -411,6 +413,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.background.Wait()
 	r.reads.Close()
+	r.replays.close()
 	r.work.Close()
 	r.trials.Close()
 	r.channels.Close()

@@ -30,6 +30,7 @@ func (r *Runtime) registerCommands() error {
 	r.trials.Register(t)
 	r.reads.Register(t)
 	r.registerAdmin(t)
+	r.registerReplays(t)
 	r.commands = t
 	return t.CheckComplete()
 }

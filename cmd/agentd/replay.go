@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -140,7 +139,7 @@ func (a *app) replay(ctx context.Context, data []byte, w *whatIf) error {
 		Kind: w.kind(), EvidenceID: c.EvidenceID, Scope: c.Scope, Determinism: c.Determinism, Limits: c.Limits, Edited: w.edited,
 		Decisions: []replay.Difference{}, Outcomes: []replay.OutcomeDifference{},
 	}
-	r.Integrity, r.Finding = caseIntegrity(data, &c)
+	r.Integrity, r.Finding = evidence.CaseIntegrity(data, &c)
 	var err error
 	if w.live {
 		r.Outcomes, err = a.replayLive(ctx, &c, w)
@@ -190,21 +189,6 @@ func (r *replayResult) same() bool {
 		return r.Difference == nil
 	}
 	return r.Kind == replayPolicy || !slices.ContainsFunc(r.Outcomes, func(d replay.OutcomeDifference) bool { return !d.Same })
-}
-
-// caseIntegrity says whether a case is as it was exported, and what was changed.
-func caseIntegrity(data []byte, c *evidence.Case) (integrity, finding string) {
-	if len(c.Integrity) == 0 {
-		return "unsigned", "it carries no proof"
-	}
-	v, err := evidence.Verify(bytes.NewReader(data), evidence.VerifyOptions{})
-	switch {
-	case err != nil:
-		return "changed", err.Error()
-	case v.Finding != nil:
-		return "changed", v.Finding.Error()
-	}
-	return "verified", ""
 }
 
 func printReplay(p *printer, r *replayResult) {

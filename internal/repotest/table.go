@@ -101,7 +101,7 @@ var importTable = []row{
 
 	{dir: ".", may: []string{
 		"event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "index", "index/usage", "find", "internal/place",
+		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "replay", "index", "index/usage", "find", "internal/place",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console", "tool/toolkind"}},

@@ -66,6 +66,9 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("list_artifacts", `{"sort":"updated"}`)
 	do("list_models", `{"sort":"price"}`)
 	administration(do)
+	replayed := resultField(t, do("start_replay", fmt.Sprintf(`{"sessionId":%q,"with":{"mode":"plan"}}`, sessionID)), "replayId")
+	do("get_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
+	do("cancel_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
 	trials(t, do)
 }
 

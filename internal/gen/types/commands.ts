@@ -2219,6 +2219,42 @@ export interface RunRetentionParams {
 export interface ListNodesParams {
 }
 
+/** Begins to decide again what was recorded. */
+export interface StartReplayParams {
+  /** The session whose decisions are made again. */
+  sessionId?: string;
+  /** A case that export_replay returned, instead of a session. */
+  ref?: string;
+  /** What is tried instead of what was; absent, it is checked that the same is decided. */
+  with?: ReplayChange;
+  /** Edited accepts a case that was changed since its export as a what-if. */
+  edited?: boolean;
+}
+
+/** What a replay tries. */
+export interface ReplayChange {
+  /** Mode of every call. */
+  mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Rules take the place of the host's. */
+  rules?: PolicyRule[];
+  /** maxSteps bounds the model calls of a turn. */
+  maxSteps?: number;
+  /** All that there are, of those that there were, each as provider/model. */
+  models?: string[];
+}
+
+/** Returns how far a replay is. */
+export interface GetReplayParams {
+  /** The replay's id. */
+  replayId: string;
+}
+
+/** Ends a replay. */
+export interface CancelReplayParams {
+  /** The replay's id. */
+  replayId: string;
+}
+
 /** One piece of a turn's input. */
 export interface Part {
   /** Type says what the part is: text, image, file or ref. */
@@ -4176,6 +4212,56 @@ export interface NodeRecord {
   sessions: number;
 }
 
+/** A replay, its progress and its result. */
+export interface ReplayRecord {
+  /** The replay's id. */
+  replayId: string;
+  /** sessionId whose decisions are made again. */
+  sessionId: string;
+  /** Status of the replay. */
+  status: "running" | "completed" | "failed" | "cancelled";
+  /** When it began. */
+  startedAt: string;
+  /** When it ended; absent while it runs. */
+  endedAt?: string;
+  /** Facts counts those that were walked so far. */
+  facts: number;
+  /** Total counts those that there are. */
+  total: number;
+  /** Decisions counts those that were compared; known at the end. */
+  decisions: number;
+  /** Same says that the same would be decided; absent before the end. */
+  same?: boolean;
+  /** The first 100 decisions that would be others, in the order of the facts; without a change only the first. */
+  differences: ReplayDifference[];
+  /** differenceCount counts all of them. */
+  differenceCount: number;
+  /** Missing says what decisions depended on and can't be read any more; those were not compared. */
+  missing: string[];
+  /** Integrity of a case: verified, changed or unsigned; absent for a session. */
+  integrity?: "verified" | "changed" | "unsigned";
+  /** Error says why it failed. */
+  error?: string;
+}
+
+/** A decision that would be another one. */
+export interface ReplayDifference {
+  /** Sequence of the recorded fact. */
+  sequence: number;
+  /** eventId of the recorded fact. */
+  eventId: string;
+  /** Type of the recorded fact. */
+  type: string;
+  /** Of says what the fact belongs to: "turn 1", or "turn 1, call 2". */
+  of: string;
+  /** What is decided now. */
+  expected: string;
+  /** What was recorded. */
+  found: string;
+  /** For people. */
+  says: string;
+}
+
 /** An error as agentd sends it: RFC 9457 with a stable code. It is also the data of a JSON-RPC error. */
 export interface Problem {
   /** A short line for people, the same for every error of the code. */
@@ -4414,6 +4500,12 @@ export interface Commands {
   run_retention: { params: RunRetentionParams; result: RetentionRun };
   /** Lists the nodes that share the store. */
   list_nodes: { params: ListNodesParams; result: ListNodesResult };
+  /** Begins to decide again what was recorded, as it was or with a change. */
+  start_replay: { params: StartReplayParams; result: ReplayRecord };
+  /** Returns the progress and the result of a replay. */
+  get_replay: { params: GetReplayParams; result: ReplayRecord };
+  /** Ends a replay that runs. */
+  cancel_replay: { params: CancelReplayParams; result: ReplayRecord };
 }
 
 /** The name of a command. */

@@ -1,0 +1,285 @@
+package agentd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/evidence"
+	"agentd/fault"
+	"agentd/loop"
+	"agentd/model"
+	"agentd/permission"
+	"agentd/replay"
+	"agentd/store"
+)
+
+// Bounds of replays.
+const (
+	maxReplays      = 4
+	keptReplays     = 100
+	shownDifference = 100
+	maxCaseBytes    = 256 << 20
+)
+
+// replayBook has the replays of this process. They end with it.
+type replayBook struct {
+	ctx  context.Context //nolint:containedctx // it ends with the runtime, which waits
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	running int
+	order   []string
+	byID    map[string]*replayRun
+}
+
+// replayRun is one replay. Its record is guarded by the book's lock.
+type replayRun struct {
+	account string
+	record  command.ReplayRecord
+	cancel  context.CancelFunc
+}
+
+func newReplayBook() *replayBook {
+	b := &replayBook{byID: map[string]*replayRun{}}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// close ends all replays and waits for them.
+func (b *replayBook) close() {
+	b.stop()
+	b.wg.Wait()
+}
+
+func (r *Runtime) registerReplays(t *command.Table) {
+	command.Handle(t, r.startReplay)
+	command.Handle(t, r.getReplay)
+	command.Handle(t, r.cancelReplay)
+}
+
+// recordedFacts is what a replay walks over.
+type recordedFacts struct {
+	*replay.Recording
+	total     int64
+	integrity string
+}
+
+func (r *Runtime) startReplay(ctx context.Context, caller command.Caller, p *command.StartReplay) (*command.ReplayRecord, error) {
+	opt, err := replayOptions(p.With)
+	if err != nil {
+		return nil, err
+	}
+	b := r.replays
+	run, err := b.begin(caller.Account, command.ReplayRecord{
+		ReplayID: r.manager.NewID("replay_"), Status: "running", StartedAt: r.manager.Now(), Differences: []command.ReplayDifference{}, Missing: []string{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	runCtx, cancel := context.WithCancel(b.ctx)
+	facts, err := r.recordedFacts(ctx, runCtx, caller, p)
+	if err != nil {
+		cancel()
+		b.forget(run)
+		return nil, err
+	}
+	b.mu.Lock()
+	run.cancel = cancel
+	run.record.SessionID, run.record.Total, run.record.Integrity = facts.SessionID, facts.total, facts.integrity
+	started := run.record
+	b.mu.Unlock()
+	b.wg.Go(func() {
+		defer cancel()
+		r.walkReplay(runCtx, run, facts, opt)
+	})
+	return &started, nil
+}
+
+// begin takes a place for a replay.
+func (b *replayBook) begin(account string, record command.ReplayRecord) (*replayRun, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running >= maxReplays {
+		return nil, fault.New(fault.RateLimited, "%d replays run already; wait for one to end, or cancel one", maxReplays)
+	}
+	b.running++
+	run := &replayRun{account: account, record: record, cancel: func() {}}
+	b.byID[record.ReplayID] = run
+	if b.order = append(b.order, record.ReplayID); len(b.order) > keptReplays {
+		delete(b.byID, b.order[0])
+		b.order = b.order[1:]
+	}
+	return run, nil
+}
+
+// forget gives the place of a replay back that could not begin.
+func (b *replayBook) forget(run *replayRun) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	delete(b.byID, run.record.ReplayID)
+	b.order = slices.DeleteFunc(b.order, func(id string) bool { return id == run.record.ReplayID })
+}
+
+// recordedFacts finds what is replayed, if the caller may see it. What is read later is
+// read with the replay's own context.
+func (r *Runtime) recordedFacts(ctx, runCtx context.Context, caller command.Caller, p *command.StartReplay) (*recordedFacts, error) {
+	if p.Ref != "" {
+		return r.recordedCase(ctx, caller, p)
+	}
+	_, last, err := r.manager.Events(ctx, caller, p.SessionID, 0, 1)
+	if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
+		_, last, err = r.manager.Events(ctx, caller, p.SessionID, removed.Through, 1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec, err := replay.Stored(runCtx, r.opt.Store, p.SessionID)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "session %s can't be read", p.SessionID)
+	}
+	if rec.Base != nil {
+		last -= min(last, rec.Base.Sequence)
+	}
+	return &recordedFacts{Recording: rec, total: int64(last)}, nil
+}
+
+func (r *Runtime) recordedCase(ctx context.Context, caller command.Caller, p *command.StartReplay) (*recordedFacts, error) {
+	blob, _, err := r.manager.Output(ctx, caller, p.Ref)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(blob, maxCaseBytes))
+	if err = errors.Join(err, blob.Close()); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "the case can't be read")
+	}
+	var c evidence.Case
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fault.Param("ref", "is not a replay case; export_replay makes one")
+	}
+	integrity, finding := evidence.CaseIntegrity(data, &c)
+	if integrity != "verified" && !p.Edited {
+		return nil, fault.New(fault.Conflict, "the case is not as it was exported: %s; edited: true accepts it as a what-if", finding)
+	}
+	rec, err := replay.OfCase(&c)
+	if err != nil {
+		return nil, fault.Param("ref", "%s", err)
+	}
+	events, err := c.Events()
+	if err != nil {
+		return nil, fault.Param("ref", "%s", err)
+	}
+	return &recordedFacts{Recording: rec, total: int64(len(events)), integrity: integrity}, nil
+}
+
+// replayOptions says what is tried.
+func replayOptions(with *command.ReplayChange) (replay.Options, error) {
+	if with == nil {
+		return replay.Options{}, nil
+	}
+	var rules []event.PolicyRule
+	if with.Rules != nil {
+		var err error
+		if rules, err = permission.ParseRules("host", with.Rules); err != nil {
+			return replay.Options{}, fault.Param("with.rules", "%s", err)
+		}
+	}
+	return replay.Options{All: true, Mode: with.Mode, Change: func(c *loop.Configuration) {
+		if with.Rules != nil {
+			c.Rules = loop.HostRules(rules)
+		}
+		if with.MaxSteps > 0 {
+			c.Limits.MaxSteps = with.MaxSteps
+		}
+		if with.Models != nil {
+			c.Models = slices.DeleteFunc(slices.Clone(c.Models), func(m model.Info) bool { return !slices.Contains(with.Models, m.ID()) })
+		}
+	}}, nil
+}
+
+// walkReplay carries a replay out.
+func (r *Runtime) walkReplay(ctx context.Context, run *replayRun, facts *recordedFacts, opt replay.Options) {
+	b := r.replays
+	facts.Facts = b.counting(ctx, run, facts.Facts)
+	report, err := replay.Walk(facts.Recording, opt)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	rec := &run.record
+	rec.EndedAt = r.manager.Now()
+	switch {
+	case ctx.Err() != nil:
+		rec.Status = "cancelled"
+		return
+	case err != nil:
+		rec.Status, rec.Error = "failed", err.Error()
+		return
+	}
+	rec.Status, rec.Decisions, rec.DifferenceCount = "completed", int64(report.Decisions), int64(len(report.Differences))
+	rec.Missing = append(rec.Missing, report.Missing...)
+	same := len(report.Differences) == 0
+	rec.Same = &same
+	for _, d := range report.Differences[:min(len(report.Differences), shownDifference)] {
+		rec.Differences = append(rec.Differences, command.ReplayDifference{
+			Sequence: d.Sequence, EventID: d.EventID, Type: string(d.Type), Of: d.Of, Expected: d.Expected, Found: d.Found, Says: d.Says,
+		})
+	}
+}
+
+// counting yields facts until the replay ends, and counts them.
+func (b *replayBook) counting(ctx context.Context, run *replayRun, facts iter.Seq2[*event.Event, error]) iter.Seq2[*event.Event, error] {
+	return func(yield func(*event.Event, error) bool) {
+		for e, err := range facts {
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
+			b.mu.Lock()
+			run.record.Facts++
+			b.mu.Unlock()
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// find returns a replay that the caller may see.
+func (b *replayBook) find(caller command.Caller, id string) (*replayRun, error) {
+	run := b.byID[id]
+	if run == nil || !caller.Sees(run.account) {
+		return nil, fault.New(fault.NotFound, "there is no replay %s", id)
+	}
+	return run, nil
+}
+
+func (r *Runtime) getReplay(_ context.Context, caller command.Caller, p *command.GetReplay) (*command.ReplayRecord, error) {
+	r.replays.mu.Lock()
+	defer r.replays.mu.Unlock()
+	run, err := r.replays.find(caller, p.ReplayID)
+	if err != nil {
+		return nil, err
+	}
+	record := run.record
+	return &record, nil
+}
+
+func (r *Runtime) cancelReplay(_ context.Context, caller command.Caller, p *command.CancelReplay) (*command.ReplayRecord, error) {
+	r.replays.mu.Lock()
+	defer r.replays.mu.Unlock()
+	run, err := r.replays.find(caller, p.ReplayID)
+	if err != nil {
+		return nil, err
+	}
+	run.cancel()
+	record := run.record
+	return &record, nil
+}
