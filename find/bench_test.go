@@ -144,7 +144,7 @@ func BenchmarkCost(b *testing.B) {
 			Owner: func(context.Context, string) (index.Owner, error) { return index.Owner{}, nil },
 		})
 		x.Start(b.Context())
-		if err := x.CatchUp(b.Context()); err != nil {
+		if err := x.Settle(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		x.Close()
@@ -260,7 +260,7 @@ func scaleOf(b *testing.B, sessions int) map[string]time.Duration {
 	}})
 	x.Start(b.Context())
 	defer x.Close()
-	if err := x.CatchUp(b.Context()); err != nil {
+	if err := x.Settle(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	f := find.New(find.Options{Store: s, CatchUp: x.CatchUp, See: func(context.Context, command.Caller, string) error { return nil }})
