@@ -409,8 +409,7 @@ func indexFault(err error) error {
 	if err == nil {
 		return nil
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	if errors.Is(err, store.ErrNoSpace) {
