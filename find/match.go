@@ -95,7 +95,7 @@ func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool,
 func (s *segmentSearch) list(ctx context.Context, w queryWord) (list []posting, cut bool, err error) {
 	var entries []dictWord
 	err = s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
-		if string(d.text) != w.text && !(w.prefix && strings.HasPrefix(string(d.text), w.text)) {
+		if string(d.text) != w.text && (!w.prefix || !strings.HasPrefix(string(d.text), w.text)) {
 			return false
 		}
 		if cut = len(entries) == maxExpansion; cut {
@@ -166,7 +166,7 @@ func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []
 		return err
 	}
 	s.found++
-	s.offer(match{score: scoreOf(counts, lengthOf(d.length)), time: d.time, session: of.id, sequence: uint64(d.sequence)})
+	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: of.id, sequence: uint64(d.sequence)})
 	return nil
 }
 

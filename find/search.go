@@ -111,13 +111,13 @@ func searchedKinds(types []string) ([]bool, error) {
 	}
 	for _, t := range types {
 		family, all := strings.CutSuffix(t, "*")
-		any := false
+		searched := false
 		for i, s := range searchedTypes {
 			if string(s) == t || all && strings.HasPrefix(string(s), family) {
-				kinds[i], any = true, true
+				kinds[i], searched = true, true
 			}
 		}
-		if !any {
+		if !searched {
 			return nil, fault.Param("types", "%q is not searched; use some of %s, or a family such as tool.*", clip.Text(t, 100), typeNames())
 		}
 	}

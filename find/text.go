@@ -1,6 +1,7 @@
 package find
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -166,7 +167,7 @@ func readBeginning(ctx context.Context, c store.Contents, ref string) (string, b
 	}
 	defer func() { _ = b.Close() }() // it was only read
 	content, err := io.ReadAll(io.LimitReader(b, maxText))
-	if err != nil || strings.IndexByte(string(content[:min(len(content), 1024)]), 0) >= 0 {
+	if err != nil || bytes.IndexByte(content[:min(len(content), 1024)], 0) >= 0 {
 		return "", false
 	}
 	return strings.ToValidUTF8(string(content), "\uFFFD"), true

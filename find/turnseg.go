@@ -33,8 +33,6 @@ type turnRow struct {
 
 func (r *turnRow) startedAt() time.Time { return time.UnixMicro(r.Started).UTC() }
 
-func (r *turnRow) tokens() int64 { return r.Usage.InputTokens + r.Usage.OutputTokens }
-
 // addTool notes that a tool was called.
 func (r *turnRow) addTool(name string) {
 	tools := strings.Split(r.Tools, "\n")

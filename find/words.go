@@ -117,6 +117,7 @@ type mergeSource struct {
 	// numbers are the new numbers of its documents; dropped ones have none.
 	numbers []uint32
 	word    dictWord
+	scratch []posting
 	next    func() bool // moves to the next word
 	ended   bool
 }
@@ -138,39 +139,46 @@ func mergeWords(ctx context.Context, read index.Reader, segments []segment, gone
 		sources = append(sources, src)
 	}
 	var list postingList
-	var scratch []posting
-	for {
-		var least []byte
-		for _, s := range sources {
-			if !s.ended && (least == nil || bytes.Compare(s.word.text, least) < 0) {
-				least = s.word.text
-			}
-		}
-		if least == nil {
-			break
-		}
-		least = bytes.Clone(least)
+	for least := leastWord(sources); least != nil; least = leastWord(sources) {
 		list.reset()
 		for _, s := range sources {
 			if s.ended || !bytes.Equal(s.word.text, least) {
 				continue
 			}
-			var err error
-			if scratch, err = s.postings(ctx, scratch[:0], &s.word); err != nil {
+			if err := s.moveWord(ctx, &list); err != nil {
 				return nil, 0, err
 			}
-			for _, p := range scratch {
-				if n := s.numbers[p.doc]; n != dropped {
-					list.appendPosting(posting{n, p.count})
-				}
-			}
-			s.ended = !s.next()
 		}
 		if list.documents > 0 {
 			out.addWord(least, list.data, list.documents)
 		}
 	}
 	return out.finish(), out.count, nil
+}
+
+// leastWord returns a copy of the first word that is left, nil if none is.
+func leastWord(sources []*mergeSource) (least []byte) {
+	for _, s := range sources {
+		if !s.ended && (least == nil || bytes.Compare(s.word.text, least) < 0) {
+			least = s.word.text
+		}
+	}
+	return bytes.Clone(least)
+}
+
+// moveWord appends the postings of the current word, as far as their documents are left,
+// and goes to the next one.
+func (s *mergeSource) moveWord(ctx context.Context, to *postingList) (err error) {
+	if s.scratch, err = s.postings(ctx, s.scratch[:0], &s.word); err != nil {
+		return err
+	}
+	for _, p := range s.scratch {
+		if n := s.numbers[p.doc]; n != dropped {
+			to.appendPosting(posting{n, p.count})
+		}
+	}
+	s.ended = !s.next()
+	return nil
 }
 
 // openSource reads a whole segment and goes to its first word.

@@ -20,7 +20,7 @@ import (
 //	names      id and account of each session
 //	blocks     the first word of each block of the dictionary, and its offset
 //	dictionary blocks of words, each with the number and the size of its postings
-//	postings   of each word: documents, ascending, and how often it is in them
+//	lists      the postings of each word: documents, ascending, and how often it is in them
 //
 // Numbers of fixed size are little-endian, all others are varints.
 const (
@@ -65,7 +65,13 @@ func lengthCode(words int) uint8 {
 	return uint8(min(math.Round(16*math.Log2(float64(max(words, 1)))), 255))
 }
 
-func lengthOf(code uint8) float64 { return math.Exp2(float64(code) / 16) }
+// codedLengths are the lengths that the codes stand for.
+var codedLengths = func() (lengths [256]float64) {
+	for code := range lengths {
+		lengths[code] = math.Exp2(float64(code) / 16)
+	}
+	return lengths
+}()
 
 // segmentSession is a session of a segment.
 type segmentSession struct {
@@ -104,7 +110,7 @@ func (w *wordWriter) addDocument(sessionID, account string, d document) uint32 {
 }
 
 // addWord adds a word with its postings.
-func (w *wordWriter) addWord(word []byte, postings []byte, documents int) {
+func (w *wordWriter) addWord(word, postings []byte, documents int) {
 	shared := 0
 	if w.words%blockWords == 0 {
 		w.blocks = append(binary.AppendUvarint(w.blocks, uint64(len(word))), word...)

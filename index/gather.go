@@ -222,8 +222,8 @@ func (x *Indexer) readRecords(ctx context.Context, b *gathered, s *span, after u
 // typeOf returns the type of a stored fact without decoding it.
 func typeOf(data []byte) event.Type {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`)); ok {
-		if end := bytes.IndexByte(rest, '"'); end >= 0 {
-			return event.Type(rest[:end])
+		if name, _, ok := bytes.Cut(rest, []byte(`"`)); ok {
+			return event.Type(name)
 		}
 	}
 	var e event.Event

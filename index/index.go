@@ -104,8 +104,10 @@ type Indexer struct {
 
 	mu      sync.Mutex
 	waiters []chan error
-	pending int // facts since the last pass
-	running bool
+	// settlers wait until the entries are in order, too.
+	settlers []chan error
+	pending  int // facts since the last pass
+	running  bool
 
 	// What follows is for the one goroutine.
 
@@ -184,13 +186,26 @@ func ring(bell chan struct{}) {
 // CatchUp returns when everything that was durable at the time of the call is in the
 // index, so that a query reads what its caller wrote.
 func (x *Indexer) CatchUp(ctx context.Context) error {
+	// Mostly there is nothing to do; then no one has to wait until entries are in order.
+	if current, err := x.isCurrent(ctx); err != nil || current {
+		return err
+	}
+	return x.waitIn(ctx, &x.waiters)
+}
+
+// Settle is [Indexer.CatchUp], and also waits until the projections have put their
+// entries in order. It is for measurements.
+func (x *Indexer) Settle(ctx context.Context) error { return x.waitIn(ctx, &x.settlers) }
+
+// waitIn waits in a line until the goroutine answers it.
+func (x *Indexer) waitIn(ctx context.Context, line *[]chan error) error {
 	done := make(chan error, 1)
 	x.mu.Lock()
 	if !x.running {
 		x.mu.Unlock()
-		return fault.New(fault.Unavailable, "the runtime is stopping")
+		return errStopping
 	}
-	x.waiters = append(x.waiters, done)
+	*line = append(*line, done)
 	x.mu.Unlock()
 	ring(x.hurry)
 	select {
@@ -232,6 +247,11 @@ func (x *Indexer) follow(ctx context.Context) {
 		if err == nil {
 			err = x.maintain(ctx)
 		}
+		if err != nil || x.tidy {
+			x.answerSettlers(err)
+		} else {
+			ring(x.wake) // it was put off for a query
+		}
 		if err != nil && ctx.Err() == nil {
 			x.opt.Logger.Warn("the index could not be brought up to date; it is tried again", "error", err)
 			timer.Reset(x.opt.Delay)
@@ -254,6 +274,19 @@ func (x *Indexer) endWaiters() {
 	x.running = false
 	x.mu.Unlock()
 	for _, w := range x.takeWaiters() {
-		w <- fault.New(fault.Unavailable, "the runtime is stopping")
+		w <- errStopping
+	}
+	x.answerSettlers(errStopping)
+}
+
+func (x *Indexer) answerSettlers(err error) {
+	x.mu.Lock()
+	settlers := x.settlers
+	x.settlers = nil
+	x.mu.Unlock()
+	for _, w := range settlers {
+		w <- err
 	}
 }
+
+var errStopping = fault.New(fault.Unavailable, "the runtime is stopping")

@@ -234,6 +234,32 @@ func (x *Indexer) isIdle(ctx context.Context) (bool, error) {
 	return len(seen) < 2, nil
 }
 
+// isCurrent reports whether every fact is in the index, as far as a look at what is
+// stored says. It may be called by any goroutine.
+func (x *Indexer) isCurrent(ctx context.Context) (bool, error) {
+	x.mu.Lock()
+	running := x.running
+	x.mu.Unlock()
+	if !running {
+		return false, errStopping
+	}
+	seen := map[string]bool{}
+	for _, p := range x.opt.Projections {
+		st, err := storedProgress(ctx, x.opt.Store, p.Name())
+		if err != nil || st == nil || st.Build != nil || st.Overlap {
+			return false, indexFault(err)
+		}
+		if seen[st.Position] {
+			continue
+		}
+		seen[st.Position] = true
+		for _, err := range x.opt.Store.Changes(ctx, st.Position) {
+			return false, indexFault(err)
+		}
+	}
+	return true, nil
+}
+
 // isEmpty reports whether there are no sessions.
 func (x *Indexer) isEmpty(ctx context.Context) (bool, error) {
 	for _, err := range x.opt.Store.Sessions(ctx, "") {
@@ -380,8 +406,10 @@ func (x *Indexer) removeEntries(ctx context.Context, scan store.Scan) error {
 
 // indexFault says to a caller why the index isn't up to date.
 func indexFault(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	if errors.Is(err, store.ErrNoSpace) {
