@@ -48,8 +48,8 @@ const (
 	ByTool
 )
 
-// keep returns the key with only those parts.
-func (d Dimension) keep(k Key) Key {
+// keepParts returns the key with only those parts.
+func (d Dimension) keepParts(k Key) Key {
 	if d&ByAccount == 0 {
 		k.Account = ""
 	}

@@ -322,7 +322,7 @@ func (w *packer) addSums(k liveKey, s sums) error {
 	}
 	for key, f := range s {
 		for _, r := range rollups {
-			kept := r.has.keep(key)
+			kept := r.has.keepParts(key)
 			for _, level := range [...][2]string{{levelHour, k.hour}, {levelDay, at.Format(dayForm)}, {levelMonth, at.Format(monthForm)}} {
 				w.addTo(packKey(r, everyone, level[0], level[1]), kept, f)
 				if level[0] != levelHour || r == whole {

@@ -179,7 +179,7 @@ func startOf(bucket string) time.Time {
 	if bucket == "" {
 		return time.Time{}
 	}
-	t, _ := time.Parse(hourForm[:len(bucket)], bucket) //nolint:errcheck // keys have times, or the zero time stands for a strange one
+	t, _ := time.Parse(hourForm[:len(bucket)], bucket) // keys have times; the zero time stands for a strange one
 	return t
 }
 
