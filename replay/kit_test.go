@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"agentd/hook"
 	"agentd/model"
 	"agentd/model/provider/script"
+	"agentd/replay"
 	"agentd/state"
 	"agentd/store/storetest"
 )
@@ -192,9 +193,9 @@ func recordedOthers(t testing.TB) *kit {
 }
 
 // recording returns the facts of the main session as a recording.
-func (k *kit) recording() *Recording {
+func (k *kit) recording() *replay.Recording {
 	k.Helper()
-	rec, err := Stored(context.Background(), k.store, mainSession)
+	rec, err := replay.Stored(context.Background(), k.store, mainSession)
 	if err != nil {
 		k.Fatal(err)
 	}

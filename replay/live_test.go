@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"agentd/event"
 	"agentd/evidence"
 	"agentd/model/provider/script"
+	"agentd/replay"
 	"agentd/tool"
 )
 
@@ -26,13 +27,13 @@ func TestLiveFindsAChangedTool(t *testing.T) {
 	k := newKit(t, nil, answers...)
 	k.turn(mainSession, "write", nil)
 	c := k.parsed(command.ExportScope{SessionID: mainSession})
-	live := func(tools ...tool.Tool) []OutcomeDifference {
+	live := func(tools ...tool.Tool) []replay.OutcomeDifference {
 		r, err := tool.NewRegistry(tools...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		now := newKit(t, func(o *agentd.Options) { o.Loop.Tools = r }, answers...)
-		out, err := Live(t.Context(), now.r, c, LiveOptions{})
+		out, err := replay.Live(t.Context(), now.r, c, replay.LiveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +57,11 @@ func TestLiveFindsAChangedTool(t *testing.T) {
 func TestTheEarlierFormatIsRead(t *testing.T) {
 	c := &evidence.Case{Format: evidence.EarlierReplayFormat}
 	c.Turns = []*evidence.CaseTurn{nil, {Input: event.Raw(`"hello"`), TurnID: "turn_1"}}
-	if _, err := OfCase(c); err == nil || !strings.Contains(err.Error(), "export it again") {
+	if _, err := replay.OfCase(c); err == nil || !strings.Contains(err.Error(), "export it again") {
 		t.Errorf("%v", err)
 	}
 	k := newKit(t, nil, script.Answer{Text: "hi"})
-	if got, err := Live(t.Context(), k.r, c, LiveOptions{}); err != nil || len(got) != 1 || !got[0].Same {
+	if got, err := replay.Live(t.Context(), k.r, c, replay.LiveOptions{}); err != nil || len(got) != 1 || !got[0].Same {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -82,7 +83,7 @@ func TestACaseDecidesNothing(t *testing.T) {
 			refused bool
 		}{{"b", false, true}, {"b", true, false}, {"other", true, made == nil}} {
 			now := newKit(t, asking, answers(again.content)...)
-			got, err := Live(t.Context(), now.r, c, LiveOptions{Trust: again.trust})
+			got, err := replay.Live(t.Context(), now.r, c, replay.LiveOptions{Trust: again.trust})
 			if err != nil || len(got) != 1 {
 				t.Fatalf("%s: %+v, %v", name, got, err)
 			}
@@ -90,13 +91,5 @@ func TestACaseDecidesNothing(t *testing.T) {
 				t.Errorf("%s, %+v: %s", name, again, got[0].Says)
 			}
 		}
-	}
-}
-
-func TestNoAnswerLeavesTheSandbox(t *testing.T) {
-	q := &event.ActionRequired{ActionType: "sandbox_escape", ToolName: "shell", SafeArgs: event.Raw(`{}`), Decisions: []string{"allow", "deny"}}
-	a := answer{q, &event.ActionResolved{Decision: "allow"}}
-	if a.fits(q) {
-		t.Error("a recorded approval to leave the sandbox is given again")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // nextEffect is what a thread does next, as it is decided now.
 func (w *walk) nextEffect(e *event.Event) loop.Effect {
-	return w.decide.next(&w.configuration.Limits, w.s, e.ThreadID, e.Time)
+	return w.decide.Next(&w.configuration.Limits, w.s, e.ThreadID, e.Time)
 }
 
 // expectEffect compares the effect that a fact begins with the one that is next.

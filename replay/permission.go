@@ -122,14 +122,14 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 		}
 	}
 	if s.Decision == "" {
-		c.opinion = c.judged(w.decide.opinion)
+		c.opinion = c.judged(w.decide.Opinion)
 	}
 	q := w.configuration.Question(w.s, t, &loop.Call{ToolCallID: e.ToolCallID, Tool: entry.Info, Input: input, Opinion: c.opinion}, w.confinement, disk, e.Time)
 	q.Outside = q.Outside || running
 	if w.opt.Mode != "" {
 		q.Mode = w.opt.Mode
 	}
-	w.compareDecision(e, p, w.decide.decide(q))
+	w.compareDecision(e, p, w.decide.Decide(q))
 }
 
 // subject is what a decision is about: the tool, and the input that the fact shows,

@@ -104,22 +104,22 @@ type Report struct {
 
 // deciders are the functions that decide; tests replace them.
 type deciders struct {
-	next     func(*loop.Policy, *state.Session, string, time.Time) loop.Effect
-	decide   func(permission.Question) permission.Decision
-	route    func([]model.Info, model.Ask) model.Routing
-	validate func(*tool.Entry, event.Raw) error
+	Next     func(*loop.Policy, *state.Session, string, time.Time) loop.Effect
+	Decide   func(permission.Question) permission.Decision
+	Route    func([]model.Info, model.Ask) model.Routing
+	Validate func(*tool.Entry, event.Raw) error
 	// opinion and clientFailure are what the words of hooks and of clients mean.
-	opinion       func(hook.Outcome) *permission.Opinion
-	clientFailure func(*state.Action, *state.ToolCall) *tool.Error
+	Opinion       func(hook.Outcome) *permission.Opinion
+	ClientFailure func(*state.Action, *state.ToolCall) *tool.Error
 }
 
 func productDeciders() deciders {
 	return deciders{
-		next: func(p *loop.Policy, s *state.Session, threadID string, now time.Time) loop.Effect {
+		Next: func(p *loop.Policy, s *state.Session, threadID string, now time.Time) loop.Effect {
 			return p.Next(s, threadID, now)
 		},
-		decide: permission.Decide, route: model.Route, validate: (*tool.Entry).Validate,
-		opinion: loop.HookOpinion, clientFailure: loop.ClientFailure,
+		Decide: permission.Decide, Route: model.Route, Validate: (*tool.Entry).Validate,
+		Opinion: loop.HookOpinion, ClientFailure: loop.ClientFailure,
 	}
 }
 

@@ -35,7 +35,7 @@ func (w *walk) checkCandidates(e *event.Event, t *state.Thread, p *event.Routing
 		ask = ask.ForTask(loop.TaskProfile(w.s, turn))
 	}
 	ask.InputTokens, ask.Required, ask.Waivable = profile.EstimatedInputTokens, profile.RequiredCapabilities, profile.WaivableCapabilities
-	routing := w.decide.route(w.configuration.Models, ask)
+	routing := w.decide.Route(w.configuration.Models, ask)
 	w.routings[e.TurnID] = &routing
 	expected := routing.CandidateSet()
 	expected.Resting, expected.ConfigurationRef = p.Resting, p.ConfigurationRef

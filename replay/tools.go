@@ -103,7 +103,7 @@ func (w *walk) checkResult(e *event.Event, t *state.Thread) {
 	if a == nil {
 		return
 	}
-	if failed := w.decide.clientFailure(a, c); failed != nil {
+	if failed := w.decide.ClientFailure(a, c); failed != nil {
 		w.reportDifference(e, "a failure: "+failed.Message, "a result")
 	} else if a.Decision != "submit" && a.Decision != "allow" {
 		w.reportDifference(e, "a failure: the answer was "+cmp.Or(a.Decision, "none"), "a result")
@@ -121,7 +121,7 @@ func (w *walk) checkClientFailure(e *event.Event, t *state.Thread, p *event.Tool
 	if a == nil || a.ActionType != state.ActionClientTool || a.Status == state.ActionPending {
 		return
 	}
-	failed := w.decide.clientFailure(a, c)
+	failed := w.decide.ClientFailure(a, c)
 	switch {
 	case failed == nil && slices.Contains([]string{tool.Denied, tool.Timeout, tool.Lost}, p.ErrorCategory):
 		w.reportDifference(e, "the client's result", "a failure: "+p.Message)
@@ -156,7 +156,7 @@ func (w *walk) checkRefusal(e *event.Event, t *state.Thread, p *event.ToolFailed
 
 // checkInput checks an input against its tool, as the loop does before it decides.
 func (w *walk) checkInput(t *state.Thread, entry *tool.Entry, input event.Raw, disk loop.Disk) error {
-	return w.configuration.CheckInput(w.s, t, &entry.Info, func(in event.Raw) error { return w.decide.validate(entry, in) }, input, disk)
+	return w.configuration.CheckInput(w.s, t, &entry.Info, func(in event.Raw) error { return w.decide.Validate(entry, in) }, input, disk)
 }
 
 // arguments are those that the model gave a call; nil if they can't be known.

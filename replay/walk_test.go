@@ -1,4 +1,4 @@
-package replay
+package replay_test
 
 import (
 	"slices"
@@ -13,13 +13,14 @@ import (
 	"agentd/loop"
 	"agentd/model"
 	"agentd/permission"
+	"agentd/replay"
 	"agentd/state"
 	"agentd/tool"
 )
 
-func walked(t *testing.T, r *Recording, opt Options, d deciders) *Report {
+func walked(t *testing.T, r *replay.Recording, opt replay.Options, d replay.Deciders) *replay.Report {
 	t.Helper()
-	report, err := walkWith(r, opt, d)
+	report, err := replay.WalkWith(r, opt, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func walked(t *testing.T, r *Recording, opt Options, d deciders) *Report {
 // from the case of each turn.
 func TestTheSameIsDecidedAgain(t *testing.T) {
 	k := recorded(t)
-	report := walked(t, k.recording(), Options{}, productDeciders())
+	report := walked(t, k.recording(), replay.Options{}, replay.ProductDeciders())
 	if len(report.Differences) > 0 || len(report.Missing) > 0 || report.Decisions < 15 || report.Turns != 4 {
 		t.Errorf("%+v", report)
 	}
@@ -45,11 +46,11 @@ func TestTheSameIsDecidedAgain(t *testing.T) {
 	}
 	decided := 0
 	for i, c := range cases {
-		rec, err := OfCase(c)
+		rec, err := replay.OfCase(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := walked(t, rec, Options{}, productDeciders())
+		report := walked(t, rec, replay.Options{}, replay.ProductDeciders())
 		if len(report.Differences) > 0 || len(report.Missing) > 0 || report.Decisions == 0 || c.Determinism != "deterministic" {
 			t.Errorf("case %d: %+v", i, report)
 		}
@@ -165,7 +166,7 @@ func TestAChangedFactIsFound(t *testing.T) {
 					}
 				}
 			}
-			report := walked(t, rec, Options{}, productDeciders())
+			report := walked(t, rec, replay.Options{}, replay.ProductDeciders())
 			if at == 0 || len(report.Differences) != 1 {
 				t.Fatalf("fact %d was changed: %+v", at, report.Differences)
 			}
@@ -196,7 +197,7 @@ func TestASkippedDecisionIsFound(t *testing.T) {
 			}
 		}
 	}
-	report := walked(t, rec, Options{}, productDeciders())
+	report := walked(t, rec, replay.Options{}, replay.ProductDeciders())
 	if len(report.Differences) != 1 || report.Differences[0].Type != event.TypeToolProgress {
 		t.Errorf("%+v", report.Differences)
 	}
@@ -206,11 +207,11 @@ func TestASkippedDecisionIsFound(t *testing.T) {
 func TestAChangedProgramIsFound(t *testing.T) {
 	k := recorded(t)
 	for name, c := range map[string]struct {
-		change func(*deciders)
+		change func(*replay.Deciders)
 		at     event.Type
 	}{
-		"the loop": {func(d *deciders) {
-			d.next = func(p *loop.Policy, s *state.Session, threadID string, now time.Time) loop.Effect {
+		"the loop": {func(d *replay.Deciders) {
+			d.Next = func(p *loop.Policy, s *state.Session, threadID string, now time.Time) loop.Effect {
 				e := p.Next(s, threadID, now)
 				if c, ok := e.(loop.CallModel); ok {
 					c.Step++
@@ -219,30 +220,30 @@ func TestAChangedProgramIsFound(t *testing.T) {
 				return e
 			}
 		}, event.TypeModelRequested},
-		"the policy": {func(d *deciders) {
-			d.decide = func(q permission.Question) permission.Decision {
+		"the policy": {func(d *replay.Deciders) {
+			d.Decide = func(q permission.Question) permission.Decision {
 				out := permission.Decide(q)
 				out.Decision = permission.Ask
 				return out
 			}
 		}, event.TypePermissionEvaluated},
-		"the routing": {func(d *deciders) {
-			d.route = func(models []model.Info, a model.Ask) model.Routing {
+		"the routing": {func(d *replay.Deciders) {
+			d.Route = func(models []model.Info, a model.Ask) model.Routing {
 				a.Default = "script/other"
 				return model.Route(models, a)
 			}
 		}, event.TypeRoutingCandidatesResolved},
-		"validation that takes everything": {func(d *deciders) {
-			d.validate = func(*tool.Entry, event.Raw) error { return nil }
+		"validation that takes everything": {func(d *replay.Deciders) {
+			d.Validate = func(*tool.Entry, event.Raw) error { return nil }
 		}, event.TypeToolFailed},
-		"validation that takes nothing": {func(d *deciders) {
-			d.validate = func(*tool.Entry, event.Raw) error { return tool.Errorf(tool.InvalidInput, "no") }
+		"validation that takes nothing": {func(d *replay.Deciders) {
+			d.Validate = func(*tool.Entry, event.Raw) error { return tool.Errorf(tool.InvalidInput, "no") }
 		}, event.TypePermissionEvaluated},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := productDeciders()
+			d := replay.ProductDeciders()
 			c.change(&d)
-			report := walked(t, k.recording(), Options{}, d)
+			report := walked(t, k.recording(), replay.Options{}, d)
 			if len(report.Differences) != 1 || report.Differences[0].Type != c.at {
 				t.Errorf("%+v", report.Differences)
 			}
@@ -253,21 +254,21 @@ func TestAChangedProgramIsFound(t *testing.T) {
 // So is one that doesn't listen to hooks or to clients.
 func TestAProgramThatDoesNotListenIsFound(t *testing.T) {
 	k := recordedOthers(t)
-	if report := walked(t, k.recording(), Options{}, productDeciders()); len(report.Differences) != 0 {
+	if report := walked(t, k.recording(), replay.Options{}, replay.ProductDeciders()); len(report.Differences) != 0 {
 		t.Fatalf("%+v", report.Differences)
 	}
 	for name, c := range map[string]struct {
-		change func(*deciders)
+		change func(*replay.Deciders)
 		at     event.Type
 	}{
-		"the word of a hook is not heard": {func(d *deciders) {
-			d.opinion = func(hook.Outcome) *permission.Opinion { return nil }
+		"the word of a hook is not heard": {func(d *replay.Deciders) {
+			d.Opinion = func(hook.Outcome) *permission.Opinion { return nil }
 		}, event.TypePermissionEvaluated},
-		"the refusal of a client is taken for a result": {func(d *deciders) {
-			d.clientFailure = func(*state.Action, *state.ToolCall) *tool.Error { return nil }
+		"the refusal of a client is taken for a result": {func(d *replay.Deciders) {
+			d.ClientFailure = func(*state.Action, *state.ToolCall) *tool.Error { return nil }
 		}, event.TypeToolFailed},
-		"the result of a client is taken for a refusal": {func(d *deciders) {
-			d.clientFailure = func(a *state.Action, c *state.ToolCall) *tool.Error {
+		"the result of a client is taken for a refusal": {func(d *replay.Deciders) {
+			d.ClientFailure = func(a *state.Action, c *state.ToolCall) *tool.Error {
 				if a.Decision == "submit" {
 					return tool.Errorf(tool.Denied, "no")
 				}
@@ -276,9 +277,9 @@ func TestAProgramThatDoesNotListenIsFound(t *testing.T) {
 		}, event.TypeToolResult},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := productDeciders()
+			d := replay.ProductDeciders()
 			c.change(&d)
-			report := walked(t, k.recording(), Options{}, d)
+			report := walked(t, k.recording(), replay.Options{}, d)
 			if len(report.Differences) != 1 || report.Differences[0].Type != c.at {
 				t.Errorf("%+v", report.Differences)
 			}
@@ -290,21 +291,21 @@ func TestAProgramThatDoesNotListenIsFound(t *testing.T) {
 func TestWhatIf(t *testing.T) {
 	k := recorded(t)
 	for name, c := range map[string]struct {
-		opt  Options
+		opt  replay.Options
 		says string
 	}{
-		"a rule": {Options{All: true, Change: func(c *loop.Configuration) {
+		"a rule": {replay.Options{All: true, Change: func(c *loop.Configuration) {
 			c.Rules = []event.PolicyRule{{RuleID: "no", Decision: "deny", Tool: "write_file"}}
 		}}, "turn 1, call 1: write_file would be deny instead of allow"},
-		"a mode":  {Options{All: true, Mode: "default"}, "turn 1, call 1: write_file would be ask instead of allow"},
-		"a limit": {Options{All: true, Change: func(c *loop.Configuration) { c.Limits.MaxSteps = 1 }}, "step_limit"},
-		"a list of models": {Options{All: true, Change: func(c *loop.Configuration) {
+		"a mode":  {replay.Options{All: true, Mode: "default"}, "turn 1, call 1: write_file would be ask instead of allow"},
+		"a limit": {replay.Options{All: true, Change: func(c *loop.Configuration) { c.Limits.MaxSteps = 1 }}, "step_limit"},
+		"a list of models": {replay.Options{All: true, Change: func(c *loop.Configuration) {
 			c.Models = slices.DeleteFunc(slices.Clone(c.Models), func(m model.Info) bool { return m.Model == "test" })
 		}}, "routing.candidates.resolved"},
-		"a budget": {Options{All: true, Change: func(c *loop.Configuration) { c.Budget.SessionCostUSD = 100 }}, "money that is left"},
+		"a budget": {replay.Options{All: true, Change: func(c *loop.Configuration) { c.Budget.SessionCostUSD = 100 }}, "money that is left"},
 	} {
-		report := walked(t, k.recording(), c.opt, productDeciders())
-		if !slices.ContainsFunc(report.Differences, func(d Difference) bool { return strings.Contains(d.Says, c.says) }) {
+		report := walked(t, k.recording(), c.opt, replay.ProductDeciders())
+		if !slices.ContainsFunc(report.Differences, func(d replay.Difference) bool { return strings.Contains(d.Says, c.says) }) {
 			t.Errorf("%s: %+v", name, report.Differences)
 		}
 	}
