@@ -385,7 +385,7 @@ func TestQuietConnectionsGiveWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Close()
+			t.Cleanup(func() { _ = c.Close() })
 			_, _ = io.WriteString(c, said)
 			quiet = append(quiet, c)
 		}

@@ -139,7 +139,7 @@ func (tx *Tx) StoreAnswer(content []byte, mediaType string) (ref string, err err
 	case known:
 		return ref, nil
 	}
-	if tx.w.usage != nil && tx.w.usage.Room(quota.StoredBytes) != nil {
+	if hasRoom := tx.w.usage == nil || tx.w.usage.Room(quota.StoredBytes) == nil; !hasRoom {
 		return "", nil
 	}
 	tx.Blob(content, mediaType)
