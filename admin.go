@@ -12,7 +12,7 @@ import (
 )
 
 // Host is what the program around a runtime knows and the runtime doesn't. Commands of
-// admins that need what is left out answer with unavailable.
+// admins that need what is left out are refused.
 type Host struct {
 	// Tokens says who may come in.
 	Tokens TokenKeeper
@@ -38,7 +38,9 @@ func (r *Runtime) registerAdmin(t *command.Table) {
 	command.Handle(t, r.listTokens)
 	command.HandleKept(t, r.createToken, tokenAnswer[*command.CreateToken])
 	command.HandleKept(t, r.rotateToken, tokenAnswer[*command.RotateToken])
-	command.Handle(t, r.revokeToken)
+	command.HandleKept(t, r.revokeToken, func(_ context.Context, _ command.Caller, _ *command.RevokeToken, k *keptToken) (*command.TokenRecord, error) {
+		return &k.Record, nil
+	})
 	command.Handle(t, r.listAccounts)
 	command.Handle(t, r.getConfiguration)
 }
@@ -59,7 +61,7 @@ func (r *Runtime) tokensFor(caller command.Caller, p command.Params) (TokenKeepe
 		return nil, err
 	}
 	if r.opt.Host.Tokens == nil {
-		return nil, fault.New(fault.Unavailable, "this runtime keeps no tokens: it runs without a server")
+		return nil, fault.New(fault.PolicyRejected, "this runtime keeps no tokens: it runs without a server")
 	}
 	return r.opt.Host.Tokens, nil
 }
@@ -108,7 +110,7 @@ func (r *Runtime) rotateToken(ctx context.Context, caller command.Caller, p *com
 	return r.recordToken(ctx, caller, p, "token_rotated", made, secret)
 }
 
-func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *command.RevokeToken) (*command.TokenRecord, error) {
+func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *command.RevokeToken) (*keptToken, error) {
 	tokens, err := r.tokensFor(caller, p)
 	if err != nil {
 		return nil, err
@@ -117,11 +119,7 @@ func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *com
 	if err != nil {
 		return nil, err
 	}
-	kept, err := r.recordToken(ctx, caller, p, "token_revoked", gone, "")
-	if err != nil {
-		return nil, err
-	}
-	return &kept.Record, nil
+	return r.recordToken(ctx, caller, p, "token_revoked", gone, "")
 }
 
 // recordToken writes the fact about a token.

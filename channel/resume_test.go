@@ -8,7 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -256,7 +258,10 @@ type crowdPeer struct {
 func newCrowd(t *testing.T, sessions, peers int) *crowd {
 	t.Helper()
 	s := &counted{Store: storetest.NewMem()}
-	c := &crowd{Kit: &runtimetest.Kit{T: t, Store: s, Dir: t.TempDir()}, store: s, sessions: sessions}
+	c := &crowd{store: s, sessions: sessions, Kit: &runtimetest.Kit{
+		T: t, Store: s, Dir: t.TempDir(),
+		Change: func(o *agentd.Options) { o.IndexDelay = time.Hour }, // the index reads events for itself
+	}}
 	c.Open()
 	for i := range sessions {
 		for range 10 {

@@ -21,9 +21,7 @@ import (
 
 // handleAdmin registers the commands of admins.
 func handleAdmin(t *command.Table, m *Manager) {
-	command.HandleKept(t, withRequest(m, (*request).setQuotas), func(ctx context.Context, caller command.Caller, p *command.SetQuotas, _ *struct{}) (*command.GetQuotasResult, error) {
-		return (&request{m: m, caller: caller}).quotasOf(ctx, []string{p.Account})
-	})
+	handleCommand(t, m, (*request).setQuotas)
 	handleCommand(t, m, (*request).getRetention)
 	handleCommand(t, m, (*request).runRetention)
 	handleCommand(t, m, (*request).listNodes)
@@ -46,6 +44,13 @@ type limitBook struct {
 	mu         sync.Mutex
 	configured quota.Policy
 	set        map[string]quota.Limits
+}
+
+// configuredLimits returns the limits of an account as the configuration has them.
+func (m *Manager) configuredLimits(account string) quota.Limits {
+	m.limits.mu.Lock()
+	defer m.limits.mu.Unlock()
+	return m.limits.configured.For(account)
 }
 
 // applyLimits makes what was set, and what is configured for the rest, the limits. The
@@ -102,7 +107,7 @@ func indexQuotas(ops []store.IndexOp, p *event.RuntimeChanged) ([]store.IndexOp,
 }
 
 // setQuotas changes the limits of an account.
-func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*struct{}, error) {
+func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command.GetQuotasResult, error) {
 	if err := CheckAdmin(r.caller, p); err != nil {
 		return nil, err
 	}
@@ -110,7 +115,15 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*struct{
 	if p.Limits != nil {
 		change.Change, change.Quotas = "quotas_set", changedLimits(r.m.Limits(p.Account), p.Limits)
 	}
-	done, err := recordChange(ctx, r, change, struct{}{})
+	usage, err := r.m.usageOf(ctx, p.Account)
+	if err != nil {
+		return nil, err
+	}
+	limits := r.m.configuredLimits(p.Account)
+	if change.Quotas != nil {
+		limits = limitsOf(change.Quotas)
+	}
+	done, err := recordChange(ctx, r, change, command.GetQuotasResult{Quotas: quotaUses(p.Account, usage, limits)})
 	if err == nil {
 		r.m.readLimits(ctx)
 	}
@@ -242,7 +255,15 @@ func (r *request) runRetention(ctx context.Context, p *command.RunRetention) (*c
 	if p.DryRun {
 		old, damaged, err := r.m.oldSessions(ctx, run.EventsBefore)
 		run.Status, run.EndedAt, run.Total, run.Kept = "completed", now, int64(len(old)+damaged), int64(damaged)
-		return &run, err
+		if err != nil || p.Key() == "" {
+			return &run, err
+		}
+		return mutate(ctx, r, event.RuntimeSession, true, func(tx *Tx) (*command.RetentionRun, error) { // a repeat gets the same answer
+			if tx.State.Sequence == 0 {
+				openRuntime(tx)
+			}
+			return &run, nil
+		})
 	}
 	if !r.m.retention.begin(run) {
 		return nil, fault.New(fault.Conflict, "retention runs already; get_retention shows how far it is")

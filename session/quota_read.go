@@ -41,16 +41,22 @@ func (r *request) quotasOf(ctx context.Context, accounts []string) (*command.Get
 		if err != nil {
 			return nil, err
 		}
-		limits := r.m.Limits(account)
-		for _, name := range quota.Names() {
-			use := command.QuotaUse{Account: account, Quota: string(name), Used: usage.Used(name)}
-			if limit := limits.Of(name); limit > 0 {
-				use.Limit = &limit
-			}
-			res.Quotas = append(res.Quotas, use)
-		}
+		res.Quotas = append(res.Quotas, quotaUses(account, usage, r.m.Limits(account))...)
 	}
 	return res, nil
+}
+
+// quotaUses returns what an account uses of each quota.
+func quotaUses(account string, usage *quota.Account, limits quota.Limits) []command.QuotaUse {
+	var out []command.QuotaUse
+	for _, name := range quota.Names() {
+		use := command.QuotaUse{Account: account, Quota: string(name), Used: usage.Used(name)}
+		if limit := limits.Of(name); limit > 0 {
+			use.Limit = &limit
+		}
+		out = append(out, use)
+	}
+	return out
 }
 
 // accountsInUse returns the accounts that have stored something or were seen by this

@@ -103,7 +103,7 @@ func TestAClientOnStandardInputThatIsGoneLeavesItsTurn(t *testing.T) {
 
 func TestToolsAreChosenOnStandardInputToo(t *testing.T) {
 	k := newKit(t).start()
-	s, end := k.stdio(newer, "run_*")
+	s, end := k.stdio(newer, "run_t*")
 	defer end()
 	if tools := k.listTools(s); len(tools) != 1 || tools["run_turn"] == nil {
 		t.Errorf("the tools are %v", tools)

@@ -102,7 +102,7 @@ func annotations(d *command.Def) *mcp.ToolAnnotations {
 // addCommands offers the commands that a role allows.
 func (s *Server) addCommands(srv *mcp.Server, role command.Role) {
 	for _, d := range command.Catalog() {
-		if !d.Available || !role.Allows(d.Scope) {
+		if !d.Available || !role.Allows(d.Scope) || d.ShowsSecret && d.Scope == command.RoleAdmin { // no model should see a token of the server
 			continue
 		}
 		srv.AddTool(&mcp.Tool{

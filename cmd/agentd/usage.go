@@ -19,10 +19,11 @@ func (a *app) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what was used: turns, tokens, cost, tool calls, approvals",
-		Long: `Shows turns, tokens, cost, tool calls, failures and approvals, by model unless --by
-says otherwise. Costs are those of models whose price is known. With an admin token
-all accounts are counted, otherwise the token's own. Times are days or RFC 3339, in
-UTC, and are moved outwards to full hours. With --json the answer is that of usage.
+		Long: `Shows turns, tokens, cost, tool calls, failures and approvals, by model unless
+--by says otherwise. Costs are those of models whose price is known. With an
+admin token all accounts are counted, otherwise the token's own. Times are days
+or RFC 3339, in UTC, and are moved outwards to full hours. With --json the
+answer is that of usage.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd usage\n  agentd usage --by tool\n  agentd usage --by account,model --bucket month --from 2026-01-01\n  agentd usage --bucket day --json",

@@ -37,7 +37,7 @@ func yearFacts(turns int, fold func([]index.Fact)) time.Time {
 		fact := func(t event.Type, p event.Payload) {
 			e := &event.Event{Type: t, Time: at, Payload: p}
 			e.SessionID, e.TurnID = session, turn
-			batch = append(batch, index.Fact{SessionID: session, Account: account, Workspace: fmt.Sprint("/work/", n%300), Event: e})
+			batch = append(batch, index.Fact{SessionID: session, Account: account, Workspace: fmt.Sprint("/srv/project_", n%300), Event: e})
 		}
 		cost := 0.01
 		for step := range 2 {

@@ -87,7 +87,6 @@ func Host(t *testing.T) agentd.Host {
 // administration carries out the commands of admins.
 func administration(do Do) {
 	do("create_token", `{"name":"laptop","account":"alice","expiresInMs":3600000,"idempotencyKey":"laptop-1"}`)
-	do("create_token", `{"name":"laptop","account":"alice","expiresInMs":3600000,"idempotencyKey":"laptop-1"}`)
 	do("rotate_token", `{"tokenId":"laptop"}`)
 	do("list_tokens", `{}`)
 	do("revoke_token", `{"tokenId":"laptop"}`)
