@@ -115,6 +115,9 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	if p.Limits != nil {
 		change.Change, change.Quotas = "quotas_set", changedLimits(r.m.Limits(p.Account), p.Limits)
 	}
+	if err := r.m.loadStandings(ctx); err != nil {
+		return nil, err
+	}
 	usage, err := r.m.usageOf(ctx, p.Account)
 	if err != nil {
 		return nil, err
