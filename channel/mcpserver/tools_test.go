@@ -61,7 +61,8 @@ func TestEveryRoleSeesTheCommandsThatItMayCall(t *testing.T) {
 			tools := k.listTools(k.client(token, version, nil))
 			for _, d := range command.Catalog() {
 				_, there := tools[string(d.Name)]
-				if want := d.Available && role.Allows(d.Scope); there != want {
+				secret := d.ShowsSecret && d.Scope == command.RoleAdmin // tokens of the server
+				if want := d.Available && role.Allows(d.Scope) && !secret; there != want {
 					t.Errorf("%s in %s: %s is listed: %v, want %v", role, version, d.Name, there, want)
 				}
 			}
