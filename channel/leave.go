@@ -109,6 +109,21 @@ func runtimeAs(caller command.Caller, sessionID string) command.Caller {
 	return caller
 }
 
+// writerOnChannel returns the channel of a peer that has just been heard from, the
+// session that it means, which is the channel's own unless it names one, and the caller
+// that writes there.
+func (h *Hub) writerOnChannel(ctx context.Context, caller command.Caller, channelID, sessionID string) (*session.Channel, string, command.Caller, error) {
+	c, err := h.findVisibleChannel(ctx, caller, channelID)
+	if err != nil {
+		return nil, "", command.Caller{}, err
+	}
+	h.noteSignOfLife(c.ID)
+	if sessionID == "" {
+		return c, c.Home, runtimeAs(caller, c.Home), nil
+	}
+	return c, sessionID, caller, nil
+}
+
 // findVisibleChannel returns a channel that the caller may see.
 func (h *Hub) findVisibleChannel(ctx context.Context, caller command.Caller, id string) (*session.Channel, error) {
 	c, err := h.m.Channel(ctx, id)

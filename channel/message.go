@@ -17,14 +17,9 @@ const maxMessageInFact = 4 << 10
 
 // sendMessage records a peer's message that is not a turn.
 func (h *Hub) sendMessage(ctx context.Context, caller command.Caller, p *command.SendChannelMessage) (*command.SendChannelMessageResult, error) {
-	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
+	c, sessionID, writer, err := h.writerOnChannel(ctx, caller, p.ChannelID, p.SessionID)
 	if err != nil {
 		return nil, err
-	}
-	h.noteSignOfLife(c.ID)
-	sessionID, writer := p.SessionID, caller
-	if sessionID == "" {
-		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
 	}
 	return session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel, func(tx *session.Tx) (*command.SendChannelMessageResult, error) {
 		if x := tx.State.Channels.Find(c.ID); x == nil || x.Status != state.ChannelConnected {

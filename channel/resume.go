@@ -191,14 +191,9 @@ func (h *Hub) sessionSnapshot(ctx context.Context, caller command.Caller, sessio
 
 // ackEvents moves a peer's cursor.
 func (h *Hub) ackEvents(ctx context.Context, caller command.Caller, p *command.AckEvents) (*command.ChannelResult, error) {
-	c, err := h.findVisibleChannel(ctx, caller, p.ChannelID)
+	c, sessionID, writer, err := h.writerOnChannel(ctx, caller, p.ChannelID, p.SessionID)
 	if err != nil {
 		return nil, err
-	}
-	h.noteSignOfLife(c.ID)
-	sessionID, writer := p.SessionID, caller
-	if sessionID == "" {
-		sessionID, writer = c.Home, runtimeAs(caller, c.Home)
 	}
 	added, err := h.arriveInSession(ctx, writer, c.ID, sessionID)
 	if err != nil {

@@ -119,7 +119,7 @@ func (c *Checker) Read(name string, r io.Reader) error {
 func (c *Checker) Events(name string, events iter.Seq2[[]byte, error]) error {
 	c.countSource()
 	s := c.newStream()
-	defer s.end(name)
+	defer s.endStream(name)
 	n := 0
 	for data, err := range events {
 		if err != nil {
@@ -146,7 +146,7 @@ func (c *Checker) countSource() {
 // lines checks a stream of events.
 func (c *Checker) lines(name string, line []byte, err error, in *bufio.Reader) error {
 	s := c.newStream()
-	defer s.end(name)
+	defer s.endStream(name)
 	for n := 1; ; n++ {
 		where := name + ":" + strconv.Itoa(n)
 		switch {
@@ -203,7 +203,7 @@ func (c *Checker) document(name string, o object, size int) {
 	case isEvent(o):
 		s := c.newStream()
 		s.event(name, o, size)
-		s.end(name)
+		s.endStream(name)
 	case has("runtimeCorrelation") && has("benchmark"), has("benchmark") && has("decisionInputs"):
 		c.apply(Trial, name, o)
 	case has("runtimeCorrelation"):
@@ -253,7 +253,7 @@ func (c *Checker) apply(scope Scope, where string, o object) {
 func (c *Checker) embedded(name string, o object) {
 	all, _ := o["events"].([]any)
 	s := c.newStream()
-	defer s.end(name)
+	defer s.endStream(name)
 	for i, x := range all {
 		where := fmt.Sprintf("%s: event %d", name, i+1)
 		switch x := x.(type) {
@@ -347,8 +347,8 @@ func (s *eventStream) event(where string, o object, size int) {
 	}
 }
 
-// end keeps what is open and says what had to be forgotten.
-func (s *eventStream) end(name string) {
+// endStream keeps what is open and says what had to be forgotten.
+func (s *eventStream) endStream(name string) {
 	for id, open := range s.actions {
 		if known := s.c.open[id]; known == nil && len(s.c.open) < s.c.limits.Remembered || known != nil && open.through > known.through {
 			s.c.open[id] = open

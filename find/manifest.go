@@ -94,8 +94,8 @@ func (m *manifest) clone() *manifest {
 	return &manifest{next: m.next, segments: slices.Clone(m.segments), gone: maps.Clone(m.gone)}
 }
 
-// add stores a new segment and lists it.
-func (m *manifest) add(kind string, data []byte, docs int) []store.IndexOp {
+// addSegment stores a new segment and lists it.
+func (m *manifest) addSegment(kind string, data []byte, docs int) []store.IndexOp {
 	s := segment{id: m.next, size: len(data), docs: docs}
 	m.next++
 	m.segments = append(m.segments, s)

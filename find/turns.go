@@ -61,7 +61,7 @@ func (p *turns) Fold(ctx context.Context, b *index.Batch, read index.Reader) ([]
 		}
 		if key, ended := p.foldFact(f); ended {
 			t := p.open[key]
-			w.add(&t.row)
+			w.addRow(&t.row)
 			if t.stored {
 				ops = append(ops, store.IndexOp{Entry: store.Entry{Kind: TurnsName, Key: key}, Delete: true})
 			}
@@ -75,13 +75,13 @@ func (p *turns) Fold(ctx context.Context, b *index.Batch, read index.Reader) ([]
 			ops = append(ops, store.IndexOp{Entry: store.Entry{Kind: TurnsName, Key: key}, Delete: true})
 		case t.changed:
 			one := newTurnWriter()
-			one.add(&t.row)
+			one.addRow(&t.row)
 			ops = append(ops, store.IndexOp{Entry: store.Entry{Kind: TurnsName, Key: key, Value: one.finish()}})
 			t.stored, t.changed = true, false
 		}
 	}
 	if w.count > 0 {
-		ops = append(ops, m.add(TurnsName, w.finish(), w.count)...)
+		ops = append(ops, m.addSegment(TurnsName, w.finish(), w.count)...)
 	}
 	if w.count > 0 || changed {
 		ops = append(ops, m.op(TurnsName))

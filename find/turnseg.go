@@ -67,7 +67,7 @@ func (w *turnWriter) place(text string) uint64 {
 	return n
 }
 
-func (w *turnWriter) add(r *turnRow) {
+func (w *turnWriter) addRow(r *turnRow) {
 	b := w.rows
 	for _, text := range []string{r.SessionID, r.Account, r.Status, r.Outcome, r.Model, r.Workspace, r.Tools} {
 		b = binary.AppendUvarint(b, w.place(text))
@@ -163,7 +163,7 @@ func mergeTurns(ctx context.Context, read index.Reader, from []segment, gone map
 	for _, s := range from {
 		err := readTurns(ctx, read, s, func(r *turnRow) {
 			if r.First > gone[r.SessionID] {
-				w.add(r)
+				w.addRow(r)
 			}
 		})
 		if err != nil {

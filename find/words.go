@@ -47,7 +47,7 @@ func (p *words) Fold(ctx context.Context, b *index.Batch, read index.Reader) ([]
 	}
 	var ops []store.IndexOp
 	if batch.writer.count > 0 {
-		ops = m.add(WordsName, batch.finish(), batch.writer.count)
+		ops = m.addSegment(WordsName, batch.finish(), batch.writer.count)
 	}
 	p.manifest = m
 	return append(ops, m.op(WordsName)), nil

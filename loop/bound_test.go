@@ -22,7 +22,7 @@ import (
 
 // events.md, "Event envelope": a large payload is referred to, not copied into events. A
 // long answer is said by deltas that each fit, is not repeated where it ends, and is read
-// back whole by whoever needs it: the reader of its ref, and the model in the next turn.
+// back whole by those that need it: the reader of its ref, and the model in the next turn.
 func TestAnswerThatIsLongStandsBehindARef(t *testing.T) {
 	answer := strings.Repeat("An answer that goes on \u2028 and on. ", 10_000)
 	heard := &runtimetest.Listener{}

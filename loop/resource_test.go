@@ -58,7 +58,7 @@ func TestTurnThatNobodyHelpsFails(t *testing.T) {
 	k = runtimetest.New(t, refuses("auth"))
 	k.Fails(k.Submit("sess_a", "go"), "model_failed")
 	if n := k.CountFacts("sess_a", event.TypeActionRequired); n != 0 {
-		t.Error("somebody was asked")
+		t.Error("a person was asked")
 	}
 }
 

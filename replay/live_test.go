@@ -66,7 +66,7 @@ func TestTheEarlierFormatIsRead(t *testing.T) {
 	}
 }
 
-// TestACaseDecidesNothing: its modes and approvals are those of whoever made the file.
+// TestACaseDecidesNothing: its modes and approvals are those of the file's author.
 // What is trusted is given again for the same call alone.
 func TestACaseDecidesNothing(t *testing.T) {
 	answers := func(content string) []script.Answer {

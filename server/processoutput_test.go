@@ -204,7 +204,7 @@ func TestProcessOutputAsEvents(t *testing.T) {
 	}
 }
 
-// Whoever may not read the session learns nothing, and a request that can't be right says
+// A caller that may not read the session learns nothing, and a request that can't be right says
 // what is wrong.
 func TestProcessOutputIsRefused(t *testing.T) {
 	d := openProcessDoor(t, "echo hello")

@@ -188,7 +188,7 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever configures a push reads why it failed, and must not learn from it what only
+// The client that configures a push reads why it failed, and must not learn from it what only
 // this machine can find out.
 func TestErrorsOfAPushTellNoAddresses(t *testing.T) {
 	const inside = "10.9.8.7"

@@ -7,7 +7,7 @@ import (
 )
 
 // TestTheCopyOfAWorkspaceHasNothingHidden: the author of a case chose the folder, and
-// what is copied is hidden from nobody.
+// what is copied can be read by every tool.
 func TestTheCopyOfAWorkspaceHasNothingHidden(t *testing.T) {
 	home := t.TempDir()
 	for _, name := range []string{".ssh/id", ".netrc", "src/a.go"} {
