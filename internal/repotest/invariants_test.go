@@ -75,6 +75,26 @@ func TestFileLength(t *testing.T) {
 	report(t, found, err)
 }
 
+// TestFileSize keeps programs and data out of the repository: every clone would carry
+// them for ever.
+func TestFileSize(t *testing.T) {
+	const limit = 1 << 20
+	root, _, _ := repository(t)
+	listed, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	if err != nil {
+		t.Skip("not a git checkout: ", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
+		info, err := os.Lstat(filepath.Join(root, name))
+		if err != nil {
+			continue // removed, but not yet committed
+		}
+		if info.Size() > limit {
+			t.Errorf("%s has %d bytes; files in the repository have at most %d. If a build left it, remove it from the commit", name, info.Size(), limit)
+		}
+	}
+}
+
 func TestLinks(t *testing.T) {
 	_, fsys, names := repository(t)
 	found, err := checkLinks(fsys, names)
