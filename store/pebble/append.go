@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,6 +82,9 @@ func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
 	}
 	b := s.db.NewBatchWithSize(batchSize(batches))
 	s.stageAll(b, batches, errs)
+	if err := s.putChanges(b); err != nil {
+		return fillErrors(errs, errors.Join(err, b.Close()))
+	}
 	if b.Empty() {
 		s.touched = s.touched[:0]
 		if err := b.Close(); err != nil {
@@ -157,7 +161,7 @@ func (s *Store) retire(old *pdb.Snapshot) {
 func batchSize(batches []*store.Batch) int {
 	n := 64
 	for _, b := range batches {
-		n += 1 + 8 + changeHeader + len(b.SessionID)
+		n += 3*binary.MaxVarintLen16 + len(b.SessionID)
 		for i := range b.Records {
 			n += len(b.SessionID) + eventKeyExtra + eventHeader + len(b.Records[i].Data) + 8
 		}
@@ -235,7 +239,7 @@ func (s *Store) stage(b *pdb.Batch, in *store.Batch, track bool) error {
 	if n := len(in.Records); n > 0 {
 		c.next = store.Head{Sequence: in.Records[n-1].Sequence, Hash: in.Records[n-1].Hash}
 		s.touched = append(s.touched, c)
-		s.putChange(b, in)
+		s.stageChange(in)
 	}
 	return nil
 }

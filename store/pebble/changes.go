@@ -12,30 +12,44 @@ import (
 	pdb "github.com/cockroachdb/pebble/v2"
 )
 
-// changeHeader is what stands before the session in a change: its format, and the
-// sequences of its first and last record.
-const changeHeader = 1 + 8 + 8
+// Changes are numbered from 1 on, in the order in which they become durable. Those of
+// one commit share an entry, whose key is the number of the last of them.
+const (
+	// oneChange is the format in which version 1 wrote each change by itself: its first
+	// and last sequence, then the session.
+	oneChange = 1
+	// manyChanges is followed by their count, and for each by its first sequence, how
+	// many records follow that, the length of the session's id, and the id.
+	manyChanges = 2
+
+	oneChangeHeader = 1 + 8 + 8
+)
 
 func changeKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyChange}, number)
 }
 
-// putChange adds a batch's records to the changes. The commit lock is held, so that
-// numbers are given in the order in which batches become durable.
-func (s *Store) putChange(b *pdb.Batch, in *store.Batch) {
-	if len(in.Records) == 0 {
-		return
+// stageChange adds a batch's records to the changes of the commit that is staged.
+func (s *Store) stageChange(in *store.Batch) {
+	n := len(in.Records)
+	s.staged.count++
+	s.staged.list = binary.AppendUvarint(s.staged.list, in.Records[0].Sequence)
+	s.staged.list = binary.AppendUvarint(s.staged.list, uint64(n-1))
+	s.staged.list = binary.AppendUvarint(s.staged.list, uint64(len(in.SessionID)))
+	s.staged.list = append(s.staged.list, in.SessionID...)
+}
+
+// putChanges writes the changes that were staged. The commit lock is held, so that
+// numbers are given in the order in which commits become durable.
+func (s *Store) putChanges(b *pdb.Batch) error {
+	if s.staged.count == 0 {
+		return nil
 	}
-	s.changes++
-	op := b.SetDeferred(1+8, changeHeader+len(in.SessionID))
-	op.Key[0] = keyChange
-	binary.BigEndian.PutUint64(op.Key[1:], s.changes)
-	op.Value[0] = valueFormat
-	binary.BigEndian.PutUint64(op.Value[1:], in.Records[0].Sequence)
-	binary.BigEndian.PutUint64(op.Value[9:], in.Records[len(in.Records)-1].Sequence)
-	copy(op.Value[changeHeader:], in.SessionID)
-	// Finish fails only for batches with an index.
-	_ = op.Finish()
+	s.changes += s.staged.count
+	value := binary.AppendUvarint([]byte{manyChanges}, s.staged.count)
+	value = append(value, s.staged.list...)
+	s.staged.count, s.staged.list = 0, s.staged.list[:0]
+	return b.Set(changeKey(s.changes), value, nil)
 }
 
 // countChanges finds the number of the last change.
@@ -86,19 +100,55 @@ func (s *Store) Changes(ctx context.Context, after string) iter.Seq2[store.Chang
 		}
 		stop := func(err error) { yield(store.Change{}, fmt.Errorf("pebble: changes: %w", err)) }
 		s.pass(ctx, changeKey(from+1), []byte{keyChange + 1}, false, stop, func(k, v []byte) bool {
-			c, err := parseChange(eventSeq(k), v)
-			return yield(c, err) && err == nil
+			return eachChange(eventSeq(k), v, from, yield)
 		})
 	}
 }
 
-func parseChange(number uint64, v []byte) (store.Change, error) {
-	if len(v) < changeHeader || v[0] != valueFormat {
-		return store.Change{}, fmt.Errorf("pebble: change %d: %w: the value has no valid header", number, store.ErrCorrupt)
+// eachChange yields the changes of an entry that come after a number.
+func eachChange(last uint64, v []byte, after uint64, yield func(store.Change, error) bool) bool {
+	corrupt := func() bool {
+		yield(store.Change{}, fmt.Errorf("pebble: changes through %d: %w: the value is damaged", last, store.ErrCorrupt))
+		return false
 	}
-	return store.Change{
-		SessionID: string(v[changeHeader:]),
-		First:     binary.BigEndian.Uint64(v[1:]), Last: binary.BigEndian.Uint64(v[9:]),
-		Position: strconv.FormatUint(number, 10),
-	}, nil
+	if len(v) >= oneChangeHeader && v[0] == oneChange {
+		return yield(store.Change{
+			SessionID: string(v[oneChangeHeader:]),
+			First:     binary.BigEndian.Uint64(v[1:]), Last: binary.BigEndian.Uint64(v[9:]),
+			Position: strconv.FormatUint(last, 10),
+		}, nil)
+	}
+	if len(v) == 0 || v[0] != manyChanges {
+		return corrupt()
+	}
+	rest := v[1:]
+	next := func() (n uint64, ok bool) {
+		n, size := binary.Uvarint(rest)
+		rest = rest[max(size, 0):]
+		return n, size > 0
+	}
+	count, ok := next()
+	if !ok || count > last || count > uint64(len(rest)) {
+		return corrupt()
+	}
+	for number := last - count + 1; number <= last; number++ {
+		first, ok1 := next()
+		more, ok2 := next()
+		size, ok3 := next()
+		if !ok1 || !ok2 || !ok3 || size > uint64(len(rest)) {
+			return corrupt()
+		}
+		id := rest[:size]
+		rest = rest[size:]
+		if number <= after {
+			continue
+		}
+		if !yield(store.Change{SessionID: string(id), First: first, Last: first + more, Position: strconv.FormatUint(number, 10)}, nil) {
+			return false
+		}
+	}
+	if len(rest) > 0 {
+		return corrupt()
+	}
+	return true
 }

@@ -14,7 +14,7 @@ const (
 	keyChunk    = 'c' // 'c' + id or sum + index           → compressed chunk
 	keyBlob     = 'b' // 'b' + sum                          → where the chunks are
 	keyEvent    = 'e' // 'e' + session + 0 + sequence       → format, hash, JSON
-	keyChange   = 'f' // 'f' + number                       → format, first and last sequence, session
+	keyChange   = 'f' // 'f' + number                       → format, changes of one commit
 	keyIndex    = 'i' // 'i' + kind + 0 + key               → value
 	keyMeta     = 'm' // 'm' + name                         → the engine's own
 	keySnapshot = 's' // 's' + session + 0 + name           → format, sequence, hash, data

@@ -14,7 +14,7 @@ import (
 
 // later is the schema of a version to come: it renames a value.
 func later(step error) schema {
-	return schema{version: 2, steps: []func(*pdb.DB, *pdb.Batch) error{
+	return schema{version: currentSchema().version + 1, steps: append(currentSchema().steps,
 		func(db *pdb.DB, b *pdb.Batch) error {
 			v, err := getCopy(db, nameKey(keyValue, "old"))
 			if err != nil {
@@ -28,7 +28,7 @@ func later(step error) schema {
 			}
 			return step
 		},
-	}}
+	)}
 }
 
 func TestMigration(t *testing.T) {
@@ -58,8 +58,8 @@ func TestMigration(t *testing.T) {
 	if _, err := s.getDurable(nameKey(keyValue, "old")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the old value: %v, want ErrNotFound", err)
 	}
-	if m, err := s.Meta(t.Context()); err != nil || m.Version != 2 {
-		t.Errorf("Meta: %+v %v, want version 2", m, err)
+	if m, err := s.Meta(t.Context()); err != nil || m.Version != later(nil).version {
+		t.Errorf("Meta: %+v %v, want version %d", m, err, later(nil).version)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -43,8 +43,13 @@ type Store struct {
 	commit  sync.Mutex
 	touched []*session
 	overlay map[string]bool
-	// changes is the number of the last change that is staged; the commit lock guards it.
+	// changes is the number of the last change that was written, staged what the commit
+	// that is being made adds.
 	changes uint64
+	staged  struct {
+		count uint64
+		list  []byte
+	}
 	relaxed uint64 // version of the signal at which there was no pressure
 
 	// oldest is a snapshot without readers, and since when; see retire. The
