@@ -76,7 +76,8 @@ func listFiles(fsys fs.FS) ([]string, error) {
 			}
 			return nil
 		}
-		if d.Type().IsRegular() {
+		// In a linked worktree .git is a file that says where the repository is.
+		if d.Type().IsRegular() && name != ".git" {
 			names = append(names, name)
 		}
 		return nil
