@@ -2,13 +2,10 @@ package session
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 
 	"agentd/command"
 	"agentd/fault"
 	"agentd/state"
-	"agentd/store"
 )
 
 func (r *request) listArtifacts(ctx context.Context, p *command.ListArtifacts) (*command.ListArtifactsResult, error) {
@@ -34,28 +31,7 @@ func (r *request) listArtifacts(ctx context.Context, p *command.ListArtifacts) (
 
 // findArtifact reads what is known of an artifact, also when it left the working set.
 func (r *request) findArtifact(ctx context.Context, sessionID, id string) (*state.Artifact, error) {
-	var out *state.Artifact
-	if err := r.viewSession(ctx, sessionID, func(st *state.Session) error {
-		if a := st.Artifacts.Find(id); a != nil {
-			kept := *a
-			out = &kept
-		}
-		return nil
-	}); err != nil || out != nil {
-		return out, err
-	}
-	snap, err := r.m.opt.Store.Snapshot(ctx, sessionID, "artifact/"+id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fault.New(fault.NotFound, "there is no artifact %s", id)
-	}
-	if err != nil {
-		return nil, storeFault(err)
-	}
-	out = &state.Artifact{}
-	if err := json.Unmarshal(snap.Data, out); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the record of artifact %s can't be read", id)
-	}
-	return out, nil
+	return findKept(ctx, r, sessionID, "artifact", id, func(st *state.Session) *state.Artifact { return st.Artifacts.Find(id) })
 }
 
 func artifactRecord(sessionID string, a *state.Artifact) command.ArtifactRecord {

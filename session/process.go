@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"agentd/command"
@@ -33,28 +32,7 @@ func (m *Manager) FindProcess(ctx context.Context, caller command.Caller, proces
 
 // findProcess reads what is known of a process, also when it ended long ago.
 func (r *request) findProcess(ctx context.Context, sessionID, processID string) (*state.Process, error) {
-	var out *state.Process
-	if err := r.viewSession(ctx, sessionID, func(st *state.Session) error {
-		if p := st.Environment.Find(processID); p != nil {
-			kept := *p
-			out = &kept
-		}
-		return nil
-	}); err != nil || out != nil {
-		return out, err
-	}
-	snap, err := r.m.opt.Store.Snapshot(ctx, sessionID, "process/"+processID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fault.New(fault.NotFound, "there is no process %s", processID)
-	}
-	if err != nil {
-		return nil, storeFault(err)
-	}
-	out = &state.Process{}
-	if err := json.Unmarshal(snap.Data, out); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the record of process %s can't be read", processID)
-	}
-	return out, nil
+	return findKept(ctx, r, sessionID, "process", processID, func(st *state.Session) *state.Process { return st.Environment.Find(processID) })
 }
 
 func (r *request) listProcesses(ctx context.Context, p *command.ListProcesses) (*command.ListProcessesResult, error) {

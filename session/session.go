@@ -216,3 +216,30 @@ func (m *Manager) Record(ctx context.Context, sessionID, name string) (event.Raw
 	}
 	return s.Data, nil
 }
+
+// findKept returns a copy of something that the caller may see: from the session's
+// working set, or else from the record that was kept when it left.
+func findKept[T any](ctx context.Context, r *request, sessionID, kind, id string, find func(*state.Session) *T) (*T, error) {
+	var out *T
+	if err := r.viewSession(ctx, sessionID, func(st *state.Session) error {
+		if live := find(st); live != nil {
+			kept := *live
+			out = &kept
+		}
+		return nil
+	}); err != nil || out != nil {
+		return out, err
+	}
+	data, err := r.m.Record(ctx, sessionID, kind+"/"+id)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, fault.New(fault.NotFound, "there is no %s %s", kind, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out = new(T)
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of %s %s can't be read", kind, id)
+	}
+	return out, nil
+}
