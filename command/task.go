@@ -328,4 +328,8 @@ type Relationship struct {
 	Status string `json:"status"`
 	// Reason for people.
 	Reason string `json:"reason,omitempty"`
+	// CreatedAt is when the edge was drawn.
+	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when its status last changed.
+	UpdatedAt time.Time `json:"updatedAt"`
 }

@@ -63,12 +63,12 @@ type Job struct {
 	Cursor int64 `json:"cursor"`
 	// Running holds the items under way, Retrying those that failed and are tried
 	// again. Both are unfinished work and have no bound but the scheduler's.
-	Running  []*JobItem `json:"running,omitempty"`
-	Retrying []*JobItem `json:"retrying,omitempty"`
+	Running  []*JobItem `json:"running,omitempty" view:"-"`
+	Retrying []*JobItem `json:"retrying,omitempty" view:"-"`
 	// Failed holds the last items that failed for good.
-	Failed []*JobItem `json:"failed,omitempty"`
+	Failed []*JobItem `json:"failed,omitempty" view:"-"`
 	// Threads are the last threads that items were given to, oldest first.
-	Threads []string `json:"threads,omitempty"`
+	Threads []string `json:"threads,omitempty" view:"-"`
 
 	ResultsRef string         `json:"resultsRef,omitempty"`
 	Error      *event.Failure `json:"error,omitempty"`

@@ -265,7 +265,9 @@ func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
 func relationships(t *state.Task) []command.Relationship {
 	out := make([]command.Relationship, 0, len(t.Relationships))
 	for _, r := range t.Relationships {
-		out = append(out, command.Relationship{Kind: r.Kind, TargetID: r.TargetID, Status: r.Status, Reason: r.Reason})
+		out = append(out, command.Relationship{
+			Kind: r.Kind, TargetID: r.TargetID, Status: r.Status, Reason: r.Reason, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		})
 	}
 	return out
 }

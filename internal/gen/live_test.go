@@ -16,6 +16,7 @@ import (
 	"agentd/event"
 	"agentd/evidence/replaytest"
 	"agentd/fault"
+	"agentd/internal/answertest"
 	"agentd/internal/gen"
 	"agentd/internal/tourtest"
 	"agentd/loop"
@@ -98,7 +99,9 @@ func runCommand[R any](r *runtime, name command.Name, body string, args ...any) 
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.fits(fmt.Sprintf("command.%s.result", name), encoded)
+	if err := answertest.Problem(name, encoded); err != nil {
+		r.Error(err)
+	}
 	r.done[name] = true
 	typed := new(R)
 	if err := json.Unmarshal(encoded, typed); err != nil {

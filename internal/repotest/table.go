@@ -137,6 +137,7 @@ var importTable = []row{
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},
+	{dir: "internal/answertest", role: support, why: "holds answers of commands against their schemas, closed"},
 	{dir: "internal/nodetest", role: support},
 	{dir: "internal/escapetest", role: support, why: "tests alone: what an agent can reach and leaves behind"},
 	{dir: "internal/tourtest", role: support, why: "drives commands for the tests of the schemas and of the OpenAPI document"},

@@ -3,7 +3,8 @@
 //
 // # Contract
 //
-// A [Kit] runs over a store in memory that holds every fact against the schemas. When
+// A [Kit] runs over a store in memory that holds every fact against the schemas. Every
+// answer is held against its schema, closed ([answertest.Check]). When
 // its test ends, the store is verified, tool calls must have lived as they should
 // ([CheckCalls]), and every recorded decision is made again ([DecideAgain]). Packages that use kits call [RunTests] from TestMain, which reports
 // how much was decided again.
@@ -25,6 +26,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/answertest"
 	"agentd/model/provider/script"
 	"agentd/session"
 	"agentd/store"
@@ -113,6 +115,7 @@ func Do[R any](k *Kit, p command.Params) *R {
 	if err != nil {
 		k.Fatalf("%s: %v", p.Command(), err)
 	}
+	answertest.Check(k, p.Command(), res)
 	return res.(*R)
 }
 
@@ -123,6 +126,7 @@ func DoAs[R any](k *Kit, caller command.Caller, p command.Params) *R {
 	if err != nil {
 		k.Fatalf("%s: %v", p.Command(), err)
 	}
+	answertest.Check(k, p.Command(), res)
 	return res.(*R)
 }
 
@@ -184,6 +188,7 @@ func CallByName(k *Kit, name, params string) (result map[string]any, refusal str
 	if err != nil {
 		return nil, string(fault.KindOf(err)) + " " + err.Error()
 	}
+	answertest.Check(k, command.Name(name), res)
 	b, err := json.Marshal(res)
 	if err == nil {
 		err = json.Unmarshal(b, &result)

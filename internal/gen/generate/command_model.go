@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -38,16 +39,22 @@ type commandModel struct {
 	// structs are those of parameters and results, each after its first use.
 	structs []*commandStruct
 	byType  map[reflect.Type]*commandStruct
+	// byKey finds a struct by its package's path and its name.
+	byKey   map[string]*commandStruct
 	problem *commandStruct
 	// docs are the comments of each package's structs.
 	docs map[string]docs
+	// sources declare the read models.
+	sources *sources
+	// failed is why a read model could not be read.
+	failed error
 }
 
 // commandStruct is a struct that parameters or results are made of.
 type commandStruct struct {
 	name string
 	doc  string
-	// readModel names the larger read model whose relied-on part the struct is.
+	// readModel is the name of a read model; empty for other structs.
 	readModel string
 	// input is true for what callers send: nothing unknown is taken then.
 	input  bool
@@ -72,7 +79,11 @@ type commandField struct {
 
 func loadCommands(m *model) (*commandModel, error) {
 	c := &commandModel{
-		defs: command.Catalog(), events: m.defs, byType: map[reflect.Type]*commandStruct{}, docs: map[string]docs{},
+		defs: command.Catalog(), events: m.defs, byType: map[reflect.Type]*commandStruct{}, byKey: map[string]*commandStruct{}, docs: map[string]docs{},
+	}
+	var err error
+	if c.sources, err = parseSources(m.root, sourcePackages()...); err != nil {
+		return nil, err
 	}
 	for _, pkg := range []string{"command", "event", "internal/wire"} {
 		comments, err := parseDocs(filepath.Join(m.root, pkg))
@@ -92,18 +103,17 @@ func loadCommands(m *model) (*commandModel, error) {
 	for _, d := range c.defs {
 		c.addStruct(reflect.TypeOf(d.Result).Elem())
 	}
-	c.addStruct(actionType)
 	c.problem = c.addStruct(reflect.TypeFor[wire.Problem]())
-	return c, c.uniqueNames()
+	return c, errors.Join(c.failed, c.uniqueNames())
 }
 
 var (
-	partType   = reflect.TypeFor[command.Part]()
-	actionType = reflect.TypeFor[command.ActionRecord]()
-	timeType   = reflect.TypeFor[time.Time]()
-	rawType    = reflect.TypeFor[json.RawMessage]()
-	numberType = reflect.TypeFor[json.Number]()
-	paramsType = reflect.TypeFor[command.Params]()
+	partType        = reflect.TypeFor[command.Part]()
+	timeType        = reflect.TypeFor[time.Time]()
+	rawType         = reflect.TypeFor[json.RawMessage]()
+	numberType      = reflect.TypeFor[json.Number]()
+	optionalIntType = reflect.TypeFor[event.OptionalInt]()
+	paramsType      = reflect.TypeFor[command.Params]()
 )
 
 func (c *commandModel) params(d *command.Def) *commandStruct {
@@ -117,13 +127,14 @@ func (c *commandModel) result(d *command.Def) *commandStruct {
 // uniqueNames refuses two structs of the same name: they share a document.
 func (c *commandModel) uniqueNames() error {
 	seen := map[string]bool{}
+	var err error
 	for _, s := range c.structs {
 		if seen[s.name] {
-			return fmt.Errorf("two structs are called %s", s.name)
+			err = errors.Join(err, fmt.Errorf("two structs are called %s", s.name))
 		}
 		seen[s.name] = true
 	}
-	return nil
+	return err
 }
 
 // addStruct enters a struct and what it holds, once.
@@ -131,14 +142,21 @@ func (c *commandModel) addStruct(t reflect.Type) *commandStruct {
 	if s, ok := c.byType[t]; ok {
 		return s
 	}
+	key := t.PkgPath() + "." + t.Name()
+	if s, ok := c.byKey[key]; ok {
+		c.byType[t] = s
+		return s
+	}
+	if _, ok := wholeModels[key]; ok {
+		s := c.partOf(key)
+		c.byType[t] = s
+		return s
+	}
 	s := &commandStruct{name: t.Name(), doc: structDoc(t.Name(), c.docs[t.PkgPath()].of(t.Name()))}
 	if reflect.PointerTo(t).Implements(paramsType) {
 		s.name += "Params"
 	}
-	if r, ok := reflect.TypeAssert[command.ReadModel](reflect.Zero(t)); ok {
-		s.readModel = r.ReadModel()
-	}
-	c.byType[t] = s
+	c.byType[t], c.byKey[key] = s, s
 	c.structs = append(c.structs, s)
 	s.fields = c.fields(t)
 	return s
@@ -160,6 +178,8 @@ func (c *commandModel) fields(t reflect.Type) []commandField {
 		}
 		if s := structOf(sf.Type); s != nil {
 			f.of = c.addStruct(s)
+		} else if key, ok := rawModels[f.as]; ok {
+			f.of = c.addModel(key)
 		}
 		list = append(list, f)
 	}
@@ -199,7 +219,7 @@ func structOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || (t.Kind() == reflect.Slice && t != rawType) {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || t == timeType {
+	if t.Kind() != reflect.Struct || t == timeType || t == optionalIntType {
 		return nil
 	}
 	return t
@@ -234,10 +254,18 @@ func (f *commandField) base() reflect.Type {
 // list reports whether the field is a list, and of what.
 func (f *commandField) list() (reflect.Type, bool) {
 	t := f.base()
-	if t.Kind() == reflect.Slice && t != rawType {
-		return t.Elem(), true
+	if t.Kind() != reflect.Slice || t == rawType {
+		return t, false
 	}
-	return t, false
+	if t = t.Elem(); t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t, true
+}
+
+// nullable reports whether the field of an answer may be null: nothing is known of it.
+func (s *commandStruct) nullable(f *commandField) bool {
+	return !s.input && f.tagged && f.typ.Kind() == reflect.Pointer && !f.checks("nonnil") || f.base() == optionalIntType
 }
 
 func (f *commandField) checks(rule string) bool { return slices.Contains(f.check, rule) }
@@ -280,8 +308,6 @@ func (c *commandModel) held(f *commandField) []*commandStruct {
 		return []*commandStruct{f.of}
 	case f.as == "input":
 		return []*commandStruct{c.byType[partType]}
-	case f.as == "action":
-		return []*commandStruct{c.byType[actionType]}
 	default:
 		return nil
 	}

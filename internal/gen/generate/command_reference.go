@@ -208,8 +208,8 @@ func referenceRaw(f *commandField) string {
 	switch {
 	case f.as == "input":
 		return "string, or list of [Part](#part)"
-	case f.as == "action":
-		return "[ActionRecord](#actionrecord)"
+	case f.of != nil:
+		return fmt.Sprintf("[%s](#%s)", f.of.name, strings.ToLower(f.of.name))
 	case f.as == "event":
 		return "[event](events.md)"
 	case f.as != "" || f.checks("object"):

@@ -67,6 +67,11 @@ func (c *commandModel) structSchema(s *commandStruct, refs string) object {
 }
 
 func (c *commandModel) fieldSchema(s *commandStruct, f *commandField, refs string) object {
+	if s.nullable(f) {
+		plain := *f
+		plain.typ = f.base()
+		return orNull(c.valueSchema(s, &plain, plain.typ, refs))
+	}
 	element, isList := f.list()
 	if !isList {
 		return alsoSchema(f, c.valueSchema(s, f, element, refs))
@@ -81,6 +86,16 @@ func (c *commandModel) fieldSchema(s *commandStruct, f *commandField, refs strin
 		}
 	}
 	return o
+}
+
+// orNull is the schema of a value that may be null.
+func orNull(o object) object {
+	if len(o) > 0 && o[0].key == "type" {
+		if t, ok := o[0].value.(string); ok {
+			return append(object{{"type", []string{t, "null"}}}, o[1:]...)
+		}
+	}
+	return object{{"anyOf", []object{o, {{"type", "null"}}}}}
 }
 
 // alsoSchema adds the short form that a value may have.
@@ -104,6 +119,8 @@ func (c *commandModel) valueSchema(s *commandStruct, f *commandField, t reflect.
 		return object{{"type", "string"}, {"format", "date-time"}}
 	case numberType:
 		return object{{"type", []string{"string", "integer"}}}
+	case optionalIntType:
+		return object{{"type", "integer"}}
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -117,7 +134,7 @@ func (c *commandModel) valueSchema(s *commandStruct, f *commandField, t reflect.
 	case reflect.Float64:
 		return boundedSchema(s, f, "number")
 	case reflect.Map:
-		return object{{"type", "object"}, {"additionalProperties", c.valueSchema(s, &commandField{typ: t.Elem()}, t.Elem(), refs)}}
+		return object{{"type", "object"}, {"additionalProperties", c.valueSchema(s, &commandField{typ: t.Elem(), of: f.of}, t.Elem(), refs)}}
 	default:
 		panic(fmt.Sprintf("%s: type %s is not supported", f.wire, t))
 	}
@@ -131,8 +148,8 @@ func (c *commandModel) rawSchema(f *commandField, refs string) object {
 			{{"type", "string"}, {"minLength", 1}},
 			{{"type", "array"}, {"items", part}, {"minItems", 1}, {"maxItems", defaultList}},
 		}}}
-	case f.as == "action":
-		return object{{"$ref", refs + c.byType[actionType].name}}
+	case f.of != nil:
+		return object{{"$ref", refs + f.of.name}}
 	case f.as != "" || f.checks("object"):
 		return object{{"type", "object"}}
 	default:

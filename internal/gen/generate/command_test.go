@@ -48,7 +48,8 @@ func TestEveryFieldOfACommandIsDocumented(t *testing.T) {
 			t.Errorf("%s has no comment", s.name)
 		}
 		for i := range s.fields {
-			if s.fields[i].doc == "" && (s.input || strings.HasSuffix(typ.PkgPath(), "/command")) {
+			_, whole := wholeModels[typ.PkgPath()+"."+typ.Name()]
+			if s.fields[i].doc == "" && !whole && (s.input || strings.HasSuffix(typ.PkgPath(), "/command")) {
 				t.Errorf("%s.%s has no comment", s.name, s.fields[i].wire)
 			}
 		}

@@ -58,12 +58,15 @@ func (c *commandModel) writeTS(b *bytes.Buffer, s *commandStruct) {
 		if f.doc != "" {
 			fmt.Fprintf(b, "  /** %s */\n", f.doc)
 		}
-		fmt.Fprintf(b, "  %s%s: %s;\n", f.wire, mark, c.tsField(f))
+		fmt.Fprintf(b, "  %s%s: %s;\n", f.wire, mark, c.tsField(s, f))
 	}
 	b.WriteString("}\n")
 }
 
-func (c *commandModel) tsField(f *commandField) string {
+func (c *commandModel) tsField(s *commandStruct, f *commandField) string {
+	if s.nullable(f) {
+		return tsValue(f, f.base()) + " | null"
+	}
 	element, isList := f.list()
 	t := tsValue(f, element)
 	if f.also != "" {
@@ -108,8 +111,8 @@ func tsRaw(f *commandField) string {
 	switch {
 	case f.as == "input":
 		return "string | Part[]"
-	case f.as == "action":
-		return "ActionRecord"
+	case f.of != nil:
+		return f.of.name
 	case f.as == "event":
 		return "AgentdEvent"
 	case f.as != "" || f.checks("object"):

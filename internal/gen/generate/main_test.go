@@ -24,8 +24,10 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 func scratch(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.CopyFS(filepath.Join(root, "event"), os.DirFS(filepath.Join(repository, "event"))); err != nil {
-		t.Fatal(err)
+	for _, pkg := range append(sourcePackages(), "internal/wire") {
+		if err := os.CopyFS(filepath.Join(root, pkg), os.DirFS(filepath.Join(repository, pkg))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := generateAll(root, false); err != nil {
 		t.Fatal(err)

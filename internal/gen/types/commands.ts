@@ -2354,27 +2354,79 @@ export interface UpdateSessionResult {
 /** What callers may rely on in the session snapshot. */
 export interface SessionRead {
   /** schemaVersion of the snapshot. */
-  schemaVersion: string;
+  schemaVersion?: string;
   /** runtimeId of the runtime that answers. */
-  runtimeId: string;
+  runtimeId?: string;
   /** The session's id. */
-  sessionId: string;
+  sessionId?: string;
   /** Sequence of the newest fact that the snapshot covers. */
-  sequence: number;
+  sequence?: number;
   /** Title for people. */
   title?: string;
+  account?: string;
+  workspaceId?: string;
+  workspace?: Workspace;
   /** Status of the session. */
-  status: string;
+  status?: string;
   /** permissionMode of the session. */
   permissionMode?: string;
+  metadata?: Json;
+  tags?: string[];
+  pinned?: boolean;
+  archived?: boolean;
+  createdBy?: Actor;
+  forkedFrom?: ForkPoint;
   /** When the session was opened. */
-  createdAt: string;
+  createdAt?: string;
   /** When the newest fact that the snapshot covers happened. */
-  updatedAt: string;
+  updatedAt?: string;
+  /** The threads with a turn that isn't finished. */
+  activeThreadIds?: string[];
+  pinnedThreadIds?: string[];
+  archivedThreads?: number;
+  /** Stale: a part may not be current. Truncated: older turns or threads are not shown. Degraded: the last recovery was partial. */
+  stale?: boolean;
+  truncated?: boolean;
+  degraded?: boolean;
+  /** Set if the snapshot stands for facts that can't be redelivered: stale or unavailable, as snapshot.repaired says. */
+  repairStatus?: string;
   /** The read models of the session's threads. */
-  threads: ThreadRead[];
+  threads?: ThreadRead[];
+  queue?: QueueSnapshot;
+  incidents?: Incident[];
+  tasks?: TaskRecord[];
+  taskSummary?: TaskSummary;
+  taskGraph?: TaskGraph;
+  attempts?: TaskAttempt[];
+  blockedTasks?: BlockedTask[];
+  deliveryState?: DeliverySummary;
+  toolInventoryRef?: string;
+  executionEnvironment?: EnvironmentSnapshot;
+  permissionState?: PermissionState;
+  sandboxState?: SandboxState;
+  routingLimitSummary?: RoutingLimitSummary;
+  subagentJobSummary?: SubagentJobSummary;
+  channelSummary?: ChannelSummary;
+  telemetrySummary?: TelemetrySummary;
+  outputSummary?: OutputSummary;
+  historySummary?: HistorySummary;
+  contextBoundary?: ContextBoundary;
+  artifactCheckpointSummary?: ArtifactSummary;
+  evidenceSummary?: EvidenceSummary;
+  evidenceRefs?: string[];
+  benchmarkSummary?: BenchmarkSummary;
   /** The window of recent events. */
   history: History;
+}
+
+/** A place in another session's history. */
+export interface ForkPoint {
+  sessionId: string;
+  threadId?: string;
+  /** The last event that belongs to the fork. */
+  sequence: number;
+  /** The chain's hash at that event, in hex. */
+  hash?: string;
 }
 
 /** What callers may rely on in the read model of a thread. */
@@ -2383,26 +2435,88 @@ export interface ThreadRead {
   threadId: string;
   /** sessionId of the thread. */
   sessionId: string;
+  role?: string;
+  title?: string;
+  parentThreadId?: string;
+  parentTurnId?: string;
+  subagentId?: string;
+  taskId?: string;
+  cwd?: string;
+  model?: string;
   /** Status of the thread, coarse. */
   status: "idle" | "queued" | "running" | "blocked" | "completed" | "failed" | "cancelled" | "stale" | "unknown";
   /** The finer state beside the status, such as waiting_permission. */
   phase: string;
+  block?: ThreadBlock;
   /** The turn that runs. */
   activeTurnId?: string;
+  lastOutcome?: LastOutcome;
+  startedAt: string;
+  updatedAt: string;
   /** turnCount counts the thread's turns. */
   turnCount: number;
+  /** Truncated says that older turns are not shown. */
+  truncated: boolean;
   /** The newest ones, oldest first. */
   turns: TurnRead[];
   /** Those that wait, the next one first. */
   queuedTurns: QueuedTurnRead[];
   /** The actions that the thread waits for. */
   pendingRequests: ActionRecord[];
+  actions: ActionRecord[];
+  incidents: Incident[];
+  toolCalls: ToolCallRead[];
+  processes: ProcessRead[];
+  diagnostics: Diagnostics;
+  /** What the agent last said that it will do. */
+  plan?: PlanRead;
+  permissionState: PermissionState;
+  sandboxState: SandboxState;
+  executionEnvironment: EnvironmentSnapshot;
+  modelRouting: ModelRouting;
+  limitState: LimitState;
+  costState: CostState;
+  contextBoundary: ContextBoundary;
+  toolInventory: InventorySnapshot;
+  tasks: TaskRecord[];
+  taskGraph: TaskGraph;
+  attempts: TaskAttempt[];
+  blockedTasks: BlockedTask[];
+  deliveryState: DeliverySummary;
+  subagents: SubagentRead[];
+  subagentGraph: SubagentEdge[];
+  jobs: JobRead[];
+  channels: ChannelRead[];
+  telemetry: TelemetrySummary;
+  history: HistorySummary;
+  outputs: OutputRead[];
+  artifacts: ArtifactSummary;
+  evidenceSummary: EvidenceSummary;
+}
+
+/** Says why a thread can't go on. */
+export interface ThreadBlock {
+  reason: string;
+  code?: string;
+  actionIds?: string[];
+  since: string;
+}
+
+/** How the thread's last finished turn ended. */
+export interface LastOutcome {
+  turnId: string;
+  status: string;
+  outcome?: string;
+  failureCategory?: string;
+  error?: Failure;
+  endedAt: string;
 }
 
 /** What callers may rely on in the read model of a turn. */
 export interface TurnRead {
   /** The turn's id. */
   turnId: string;
+  threadId: string;
   /** The task that the turn belongs to. */
   taskId?: string;
   /** The task's run that the turn belongs to. */
@@ -2411,12 +2525,51 @@ export interface TurnRead {
   status: string;
   /** The finer state beside the status. */
   phase: string;
+  source: string;
+  /** The channel that the input came through. */
+  channelId?: string;
+  preview?: string;
+  submittedBy?: Actor;
+  options?: TurnOptions;
   /** That of turn.submitted, of an inherited turn in its origin. */
   submittedSequence: number;
+  submittedAt: string;
+  startedAt?: string;
+  completedAt?: string;
+  interrupt?: InterruptRead;
   /** Inherited says that the turn is of the session that this one was forked from. */
   inherited?: boolean;
   /** Where an inherited turn's facts are. */
   origin?: TurnOrigin;
+  steered?: number;
+  waiting?: string[];
+  stepCount: number;
+  toolCount: number;
+  failedTools: number;
+  /** Those of the newest model call; older ones are in the journal. */
+  steps?: StepRead[];
+  usage: Usage;
+  costState: TurnCost;
+  outcome?: string;
+  failureCategory?: string;
+  error?: Failure;
+  taskProfile?: TaskProfile;
+  routingDecision?: RoutingDecision;
+  candidateModelSet?: CandidateSet;
+  sandboxProfile?: AppliedSandbox;
+  hookRuns?: HookRun[];
+  processes?: ProcessRead[];
+  outputRefs?: OutputRead[];
+}
+
+/** The wish to stop a turn. */
+export interface InterruptRead {
+  reason?: string;
+  queue: string;
+  by?: Actor;
+  at: string;
+  /** Set if no person wants it. */
+  cause?: string;
 }
 
 /** Where the facts of an inherited turn are. */
@@ -2431,14 +2584,291 @@ export interface TurnOrigin {
   endSequence?: number;
 }
 
+/** A model call or a tool call of a turn. */
+export interface StepRead {
+  kind: string;
+  modelCall?: ModelCallRead;
+  toolCall?: ToolCallRead;
+}
+
+/** One request to a provider. */
+export interface ModelCallRead {
+  modelRequestId: string;
+  stepId?: string;
+  provider: string;
+  model: string;
+  status: string;
+  step: number;
+  attempt: number;
+  purpose?: string;
+  /** Tries counts the requests of this step to this model in a row. */
+  tries?: number;
+  deltas?: number;
+  stopReason?: string;
+  errorCategory?: string;
+  message?: string;
+  retryable?: boolean;
+  retryAfterMs?: number;
+  /** Declined says that no one will mend what the call failed for. */
+  declined?: boolean;
+  /** Where the answer is found. */
+  endSequence?: number;
+  startedAt: string;
+  /** Told says that all post_sampling hooks ran on this answer. */
+  told?: boolean;
+}
+
+/** One tool call of a turn. */
+export interface ToolCallRead {
+  toolCallId: string;
+  /** The turn's, of a failed call that outlives it. */
+  turnId?: string;
+  stepId?: string;
+  toolName: string;
+  status: string;
+  policy?: string;
+  isReadOnly?: boolean;
+  errorCategory?: string;
+  message?: string;
+  actionId?: string;
+  outputRef?: string;
+  /** The word on whether the call may run; empty before there is one. */
+  decision?: string;
+  /** Attempts counts how often the call began to run. At 0 nothing of it has happened. */
+  attempts?: number;
+  /** Lost counts how often it was lost and taken up again: each time has a span of its own. */
+  lost?: number;
+  /** Asked says that its tool.started was written when the model asked for it. That of an older version said that it runs, and one that was lost could start again after its tool.failed. */
+  asked?: boolean;
+  /** A fingerprint of the arguments and, at the end, of the outcome. */
+  digest?: string;
+  /** startSequence and EndSequence are where its facts are found, ArgsSequence where the arguments that it runs with are. */
+  startSequence?: number;
+  argsSequence?: number;
+  endSequence?: number;
+  /** Links name the facts that the call rests on. */
+  links?: ToolLinks;
+}
+
+/** Name the facts that a tool call rests on: the last of each kind. */
+export interface ToolLinks {
+  /** The permission.evaluated about it. */
+  permissionEventId?: string;
+  /** The action that asked a person about it. */
+  approvalActionId?: string;
+  /** The sandbox.applied with the boundary that it got. */
+  sandboxEventId?: string;
+}
+
+/** Counts tokens. Cached input tokens are part of the input tokens. */
+export interface Usage {
+  inputTokens: number;
+  outputTokens: number;
+  cachedInputTokens?: number;
+  reasoningTokens?: number;
+}
+
+/** What a turn's requests cost as far as it is known: null if no price of any of them is. */
+export interface TurnCost {
+  costUSD: number | null;
+  /** Unpriced counts the requests that no price is known for. */
+  unpriced?: number;
+}
+
+/** The choice of a model. */
+export interface RoutingDecision {
+  turnId?: string;
+  candidateCount: number;
+  selectedProvider: string;
+  selectedModel: string;
+  requestedProvider?: string;
+  requestedModel?: string;
+  routingMode?: string;
+  decisionSource: string;
+  decisionReason: string;
+  capabilityGap: string;
+  fallbackChain?: string[];
+  requiresUserOverride?: boolean;
+  limitStateSnapshot?: LimitHeadroom;
+  fromModel?: string;
+  cause?: string;
+  /** Failed lists the models that the turn fell back from, oldest first. */
+  failed?: string[];
+  at: string;
+}
+
+/** A short view of the limits at a decision. */
+export interface LimitHeadroom {
+  cost?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  quota?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  rateLimit?: "ok" | "limited" | "unknown" | "not_applicable";
+}
+
+/** The set of models that a turn could choose from. */
+export interface CandidateSet {
+  turnId?: string;
+  candidateCount: number;
+  candidates?: Candidate[];
+  excluded?: Exclusion[];
+  hardConstraints?: string[];
+  preferences?: string[];
+  taskKind?: string;
+  at: string;
+}
+
+/** A model that could do the work. */
+export interface Candidate {
+  provider: string;
+  model: string;
+  capabilities?: string[];
+  /** estimatedCostUSD of the next request; absent where no price is known. */
+  estimatedCostUSD?: number;
+}
+
+/** A model that can't do the work, and why. */
+export interface Exclusion {
+  model: string;
+  reason: string;
+  category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
+}
+
+/** The boundary that a tool or a process really received. */
+export interface AppliedSandbox {
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  processId?: string;
+  mode: string;
+  cwd: string;
+  readRoots?: string[];
+  writeRoots?: string[];
+  network: string;
+  allowedHosts?: string[];
+  enforcement: Enforcement;
+  environmentRef?: string;
+  processLimits?: { [key: string]: number };
+  hidden?: string[];
+  protected?: string[];
+  notEnforced?: string[];
+  at: string;
+  sequence: number;
+}
+
+/** Names, per boundary, the mechanism that the kernel really enforces, or "none". */
+export interface Enforcement {
+  filesystem: string;
+  network: string;
+  processes: string;
+  limits: string;
+  /** What holds deny and ask rules where a command starts programs. */
+  rules: string;
+}
+
+/** One run of a hook. */
+export interface HookRun {
+  hookRunId: string;
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  point: string;
+  handlerRef: string;
+  status: string;
+  decision?: string;
+  reason?: string;
+  errorCategory?: string;
+  failureBehavior?: string;
+  sandbox?: string;
+  timeoutMs?: number;
+  durationMs?: number;
+  updatedInputRef?: string;
+  updatedToolOutputRef?: string;
+  additionalContextRefs?: string[];
+  auditRefs?: string[];
+  startedAt?: string;
+  endedAt?: string;
+  /** Where the run's newest fact is found. */
+  sequence: number;
+}
+
+/** One entry of the ledger. */
+export interface ProcessRead {
+  processId: string;
+  threadId?: string;
+  turnId?: string;
+  stepId?: string;
+  toolCallId?: string;
+  status: string;
+  command?: string[];
+  cwd?: string;
+  tty?: boolean;
+  background?: boolean;
+  rows?: number;
+  cols?: number;
+  /** Pid, StartTime, BootID and Cgroup identify the process after a restart. */
+  pid?: number;
+  startTime?: string;
+  bootId?: string;
+  cgroup?: string;
+  /** StdoutBytes, StderrBytes and TTYBytes say how far each stream got. */
+  stdoutBytes?: number;
+  stderrBytes?: number;
+  ttyBytes?: number;
+  inputBytes?: number;
+  inputClosed?: boolean;
+  exitCode?: number;
+  signal?: string;
+  errorCategory?: string;
+  reason?: string;
+  /** mayStillExist says that the process's end could not be proved. */
+  mayStillExist?: boolean;
+  outputRef?: string;
+  stderrRef?: string;
+  durationMs?: number;
+  startedAt?: string;
+  endedAt?: string;
+  startSequence?: number;
+  endSequence?: number;
+}
+
+/** One stored output. */
+export interface OutputRead {
+  outputRef: string;
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  processId?: string;
+  mediaType: string;
+  encoding?: string;
+  sizeBytes: number;
+  droppedBytes?: number;
+  truncated?: boolean;
+  preview?: string;
+  owner?: string;
+  redactions?: number;
+  expiresAt?: string;
+  /** Expired says that the bytes are gone, ExpiredReason why. */
+  expired?: boolean;
+  expiredReason?: string;
+  at: string;
+  sequence: number;
+}
+
 /** What callers may rely on in the read model of a turn that waits. */
 export interface QueuedTurnRead {
   /** The turn's id. */
   turnId: string;
+  taskId?: string;
+  runId?: string;
+  status: string;
   /** Position from 1, first to run first. */
   position: number;
+  /** resumeState says what the turn waits for: "ready" for the first when nothing is in its way, "behind_turn" or "blocked". */
+  resumeState: string;
   /** Source says who submitted the turn. */
   source: string;
+  policy: string;
+  preview?: string;
+  submittedAt: string;
 }
 
 /** What callers may rely on in the record of an action. */
@@ -2451,6 +2881,9 @@ export interface ActionRecord {
   threadId: string;
   /** turnId that waits for the action. */
   turnId: string;
+  taskId?: string;
+  /** That of the call which asks, or of the action itself. */
+  stepId?: string;
   /** toolCallId that the action is about, if it is about one. */
   toolCallId?: string;
   /** The child that asks, if one does. */
@@ -2471,22 +2904,1490 @@ export interface ActionRecord {
   schema?: Json;
   /** Decisions that the action offers. */
   decisions?: string[];
+  scope?: Json;
   /** toolName of the tool that asks. */
   toolName?: string;
   /** The tool's arguments, without secrets. */
   safeArgs?: Json;
+  inputRef?: string;
   /** Reason says why the action is needed. */
   reason?: string;
+  ruleRefs?: string[];
+  destructive?: boolean;
+  /** onceOnly says that an approval can't be for the session. */
+  onceOnly?: boolean;
   /** credentialRef names what a credential is asked for. */
   credentialRef?: string;
   /** When the action answers itself. */
   expiresAt?: string;
+  onTimeout?: string;
   /** The channel whose peer is to act, if only that one can. */
   channelId?: string;
   /** When the action was asked for. */
   createdAt: string;
+  /** Where the request is found, ResolvedSequence the answer. */
+  requiredSequence: number;
+  resolvedSequence?: number;
   /** Decision that was taken. */
   decision?: string;
+  decisionSource?: string;
+  decisionReason?: string;
+  grantScope?: string;
+  payload?: Json;
+  payloadRef?: string;
+  resolvedBy?: Actor;
+  resolvedAt?: string;
+  /** The channel that the answer came through. */
+  answeredThrough?: string;
+}
+
+/** A failure that people should know of. */
+export interface Incident {
+  eventId: string;
+  sequence: number;
+  type: string;
+  time: string;
+  threadId?: string;
+  turnId?: string;
+  code: string;
+  message: string;
+  /** Active incidents still stand in the way of work. */
+  active: boolean;
+}
+
+/** What stands out in a thread. What the runtime doesn't look at says so: nothing here means that all is well. */
+export interface Diagnostics {
+  warnings: string[];
+  /** The last tool calls that failed, also of earlier turns. */
+  failedTools: ToolCallRead[];
+  failedCommands: string[];
+  pendingRequests: number;
+  lostWorkers: string[];
+  interrupt?: InterruptRead;
+  quotaBlocks: Quota[];
+  contextGaps: string[];
+  /** stalledTurns and StalledTasks need a clock, which a fold doesn't have. */
+  stalledTurns: string;
+  stalledTasks: string;
+}
+
+/** A budget or a quota that is low or spent. */
+export interface Quota {
+  /** Low or blocked. */
+  status: string;
+  quotaName?: string;
+  provider?: string;
+  limit?: number;
+  used?: number;
+  remaining?: number;
+  unit?: string;
+  reason?: string;
+  threadId?: string;
+  turnId?: string;
+  at: string;
+  sequence: number;
+}
+
+/** What an agent said that it will do. It is a hint for people: what became of the work is said by tasks. */
+export interface PlanRead {
+  turnId: string;
+  toolCallId: string;
+  items: PlanStep[];
+  /** Where a long plan is found whole. */
+  structuredRef?: string;
+  at: string;
+  sequence: number;
+}
+
+/** One step of a plan. */
+export interface PlanStep {
+  step: string;
+  status: string;
+}
+
+/** Says what may run, who decides, and what was decided. */
+export interface PermissionState {
+  status: string;
+  /** The mode that holds here, or unknown; ModeSource who set it. */
+  mode: string;
+  modeSource: string;
+  /** interactionAllowed says whether this mode may ask a person. */
+  interactionAllowed: boolean;
+  policies: PolicyRead[];
+  grants: GrantRead[];
+  pendingApprovals: Approval[];
+  decisions: DecisionRead[];
+  decisionCounts: { [key: string]: number };
+  resolvedCounts: { [key: string]: number };
+  requested: number;
+  hookRuns: HookRun[];
+  hookCounts: { [key: string]: number };
+}
+
+/** The whole policy of one source. */
+export interface PolicyRead {
+  source: string;
+  mode?: string;
+  /** modeOrigin says where the host's mode comes from, as the origin of a rule does. */
+  modeOrigin?: string;
+  rules?: PolicyRule[];
+  reason?: string;
+  changedBy?: Actor;
+  /** The folder whose rules these are, in the runtime's own session. */
+  workspace?: string;
+  /** What the workspace's file says and doesn't count yet. */
+  held?: string[];
+  /** changedAt and Sequence are of the fact that set the policy; absent where it is the host's and no fact of the session has it yet. */
+  changedAt?: string;
+  sequence?: number;
+}
+
+/** A permission for the whole session. */
+export interface GrantRead {
+  grantId?: string;
+  actionId?: string;
+  toolName?: string;
+  scope?: Json;
+  grantedBy?: Actor;
+  expiresAt?: string;
+  grantedAt: string;
+  sequence: number;
+}
+
+/** A pending decision. */
+export interface Approval {
+  actionId: string;
+  threadId: string;
+  turnId: string;
+  toolCallId?: string;
+  actionType: string;
+  toolName?: string;
+  reason?: string;
+  destructive: boolean;
+  expiresAt?: string;
+  since: string;
+}
+
+/** One decision on whether something may run. */
+export interface DecisionRead {
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  subagentId?: string;
+  toolName: string;
+  decision: string;
+  decisionSource: string;
+  decisionReason: string;
+  ruleRefs?: string[];
+  scope?: Json;
+  destructive?: boolean;
+  impact?: string;
+  rollbackAdvice?: string;
+  permissionMode?: string;
+  updatedInputRef?: string;
+  approvalActionId?: string;
+  expiresAt?: string;
+  at: string;
+  sequence: number;
+}
+
+/** The boundary that was really applied last. */
+export interface SandboxState {
+  status: string;
+  profile?: AppliedSandbox;
+  /** The last hits; ViolationRefs the events that tell of them. */
+  violations: Violation[];
+  violationRefs: string[];
+  violationCount: number;
+}
+
+/** Says that a boundary was hit. */
+export interface Violation {
+  eventId: string;
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  processId?: string;
+  toolName?: string;
+  boundary: string;
+  path?: string;
+  host?: string;
+  detail: string;
+  at: string;
+  sequence: number;
+}
+
+/** Where commands run and what runs there. */
+export interface EnvironmentSnapshot {
+  status: string;
+  workspaceId?: string;
+  workspaceRoot?: string;
+  cwd: string;
+  additionalRoots: string[];
+  envRef: string;
+  networkProfile: string;
+  sandboxMode: string;
+  /** sandboxBasis says where mode, network, roots and limits are from: "applied" is a fact of what a command received, "configured" what the next one is to receive. */
+  sandboxBasis: string;
+  /** Shell, OS and Arch are those of the thread's last turn; before the first one, the runtime that answers fills in its own (see [Place]). */
+  shell: string;
+  os: string;
+  arch: string;
+  resourceLimits: { [key: string]: number };
+  activeProcesses: ProcessRead[];
+  recentProcesses: ProcessRead[];
+  /** The processes whose end could not be proved. */
+  mayStillExist: string[];
+  started: number;
+  endedCounts: { [key: string]: number };
+}
+
+/** How a thread's model was chosen. */
+export interface ModelRouting {
+  /** Unknown before the first routing fact and blocked when no model can do the work. */
+  status: string;
+  taskProfile?: TaskProfile;
+  candidateCount: number;
+  candidateModelSet?: CandidateSet;
+  routingDecision?: RoutingDecision;
+  singleCandidate: boolean;
+  selectedProvider: string;
+  selectedModel: string;
+  capabilityGap: string;
+  notPossible?: string;
+  fallbacks: number;
+}
+
+/** Says how much is left. Its words are the session's: budgets and rates hold for all its threads. */
+export interface LimitState {
+  status: string;
+  /** Ok, low, blocked or unknown, RateLimit ok, limited or unknown. */
+  quota: string;
+  rateLimit: string;
+  quotas: Quota[];
+  lastRateLimit?: RateLimit;
+  rateLimitHits: number;
+  limits: LimitRead[];
+}
+
+/** A request to wait. */
+export interface RateLimit {
+  provider: string;
+  model?: string;
+  source?: string;
+  limitName?: string;
+  retryAfterMs?: number;
+  modelRequestId?: string;
+  threadId?: string;
+  turnId?: string;
+  /** Over says that the provider answered since. */
+  over?: boolean;
+  at: string;
+  sequence: number;
+}
+
+/** A limit that was set. */
+export interface LimitRead {
+  kind: string;
+  name: string;
+  limit?: number;
+  unit?: string;
+  reason?: string;
+  until?: string;
+  changedBy?: Actor;
+  at: string;
+  sequence: number;
+}
+
+/** What model calls cost as far as prices are known. */
+export interface CostState {
+  status: string;
+  /** The session's sum over priced requests; null before the first. */
+  totalUSD: number | null;
+  priced: number;
+  /** Unpriced counts requests without a known price, which TotalUSD lacks. */
+  unpriced: number;
+  last?: CostEntry;
+  estimated?: CostEntry;
+  /** The sum of the thread's active or else last turn. */
+  turnCostUSD?: number;
+  usage: Usage;
+  modelCalls: number;
+}
+
+/** The cost of one request; no CostUSD means that no price is known. */
+export interface CostEntry {
+  costUSD?: number;
+  currency: string;
+  basis: string;
+  modelRequestId?: string;
+  threadId?: string;
+  turnId?: string;
+  at: string;
+  sequence: number;
+}
+
+/** What a thread's model calls see. */
+export interface ContextBoundary {
+  /** Unknown before the first fact, stale when a rollback removed what the summary covers, preparing while a compaction runs. */
+  status: string;
+  threadId?: string;
+  resolved?: ResolvedContext;
+  /** The last completed one, Running the one under way. */
+  compaction?: Compaction;
+  running?: Compaction;
+  failures: number;
+  lastFailure?: CompactionFailure;
+  compactions: number;
+  warnings: ContextOmission[];
+  missingFacts: string[];
+}
+
+/** Says what went into the context of a turn. */
+export interface ResolvedContext {
+  turnId: string;
+  items?: ContextItem[];
+  omissions?: ContextOmission[];
+  /** itemCount and OmissionCount count all of them; the lists are bounded. */
+  itemCount: number;
+  omissionCount?: number;
+  missingFacts?: string[];
+  estimatedTokens?: number;
+  contextWindow?: number;
+  contextRef?: string;
+  at: string;
+  sequence: number;
+}
+
+/** Something that was selected for the model's context. */
+export interface ContextItem {
+  kind: "instructions" | "history" | "file" | "memory" | "knowledge" | "source" | "browser" | "policy" | "tool_inventory" | "summary" | "other";
+  ref?: string;
+  title?: string;
+  tokens?: number;
+  digest?: string;
+}
+
+/** Something that was left out, or is missing, and why. */
+export interface ContextOmission {
+  kind: string;
+  ref?: string;
+  reason: string;
+}
+
+/** The replacement of earlier turns by a summary. */
+export interface Compaction {
+  compactionId: string;
+  turnId?: string;
+  trigger: string;
+  attempt?: number;
+  affectedTurns?: string[];
+  /** affectedCount counts all affected turns; the list is bounded. */
+  affectedCount?: number;
+  summaryRef?: string;
+  summaryPreview?: string;
+  continuationRef?: string;
+  /** The request for the summary, once it was made. */
+  modelRequestId?: string;
+  stepId?: string;
+  tokensBefore: number;
+  tokensAfter?: number;
+  /** The last event that the summary covers. */
+  throughSequence?: number;
+  /** Preserved lists what the compaction kept. */
+  preservedActions?: string[];
+  preservedIncidents?: string[];
+  preservedEvidence?: string[];
+  preservedArtifacts?: string[];
+  startedAt?: string;
+  completedAt?: string;
+  /** Where the newest fact of the compaction is found. */
+  sequence: number;
+  /** Stale says that a rollback removed turns that the summary covers. */
+  stale?: boolean;
+}
+
+/** A compaction that left the thread as it was. */
+export interface CompactionFailure {
+  compactionId: string;
+  trigger: string;
+  attempt?: number;
+  error: Failure;
+  willRetry?: boolean;
+  /** The turn in which it failed, Tokens the size of the thread then. */
+  turnId?: string;
+  tokens?: number;
+  at: string;
+  sequence: number;
+}
+
+/** Says which tools a thread's newest turn may use. */
+export interface InventorySnapshot {
+  status: string;
+  turnId?: string;
+  toolCount?: number;
+  tools?: ToolSummary[];
+  inventoryRef?: string;
+  digest?: string;
+  at?: string;
+  sequence?: number;
+}
+
+/** One tool in short. */
+export interface ToolSummary {
+  toolName: string;
+  policy: string;
+  runtimeOwner: string;
+  isReadOnly?: boolean;
+  /** isConcurrencySafe says that calls of the tool may run beside each other. */
+  isConcurrencySafe?: boolean;
+  isDestructive?: boolean;
+  /** interruptBehavior says what an interrupt does to a running call. */
+  interruptBehavior?: string;
+  reason?: string;
+  /** Escalates says that a call may ask to run outside of the sandbox. */
+  escalates?: boolean;
+}
+
+/** What callers may rely on in the record of a task. */
+export interface TaskRecord {
+  /** The task's id. */
+  taskId: string;
+  /** The task that this one is a part of. */
+  parentTaskId?: string;
+  rootTaskId?: string;
+  /** sessionId of the task. */
+  sessionId: string;
+  threadId?: string;
+  turnId?: string;
+  subagentId?: string;
+  jobId?: string;
+  /** Title for people. */
+  title?: string;
+  /** Objective says what is to be achieved. */
+  objective?: string;
+  objectiveRef?: string;
+  /** taskKind classifies the task. */
+  taskKind: string;
+  taskFamily?: string;
+  /** Visibility says where the task is shown. */
+  visibility: string;
+  priority?: string;
+  /** Status of the task. */
+  status: string;
+  nativeStatus?: string;
+  /** statusReason says why, where the status doesn't speak for itself. */
+  statusReason?: string;
+  /** The tasks and actions that the task waits for. */
+  blockers?: string[];
+  /** When the next attempt is due, QueuePosition the place in line. */
+  retryAt?: string;
+  queuePosition?: number;
+  /** Set once the task is to be stopped; it stays. */
+  cancel?: CancelIntent;
+  /** Why the last attempt failed. */
+  lastError?: Failure;
+  requestedBy?: Actor;
+  owner?: Actor;
+  assignee?: Actor;
+  workerKind?: string;
+  /** The agent that works on it, if one does. */
+  peer?: string;
+  /** How long a worker may be silent, LastSeenAt when the task's worker last gave a sign of life. */
+  heartbeatTimeoutMs?: number;
+  lastSeenAt?: string;
+  scope?: Json;
+  constraints?: TaskConstraints;
+  /** What the task was given; without that, what the runtime worked out for its last turn, whose source is "runtime". */
+  taskProfile?: TaskProfile;
+  acceptance?: AcceptanceCriterion[];
+  retryPolicy?: RetryPolicy;
+  metadata?: Json;
+  /** How far the work is. */
+  progress?: Progress;
+  validationState?: string;
+  summary?: string;
+  /** What the model calls of all attempts cost, as far as prices are known. */
+  costUSD?: number;
+  /** What the tasks and the items of jobs below it cost. */
+  delegatedCostUSD?: number;
+  /** The attempt under way. */
+  currentRunId?: string;
+  /** The newest attempts, oldest first. */
+  attempts?: AttemptRecord[];
+  olderAttempts?: number;
+  /** lateReports counts what workers said after their attempt was over. */
+  lateReports?: number;
+  /** The task's edges in the graph. */
+  relationships?: Relationship[];
+  olderRelationships?: number;
+  delegations?: Delegation[];
+  /** The task's deliverables. */
+  artifacts?: ArtifactLink[];
+  /** evidenceRefs point to evidence. */
+  evidenceRefs?: string[];
+  deliveryState?: DeliveryState;
+  /** When the task was created. */
+  createdAt: string;
+  /** When its newest fact happened. */
+  updatedAt: string;
+  startedAt?: string;
+  endedAt?: string;
+  /** Where the task's objective is found, StatusSequence the fact that gave it its status. */
+  createdSequence: number;
+  statusSequence: number;
+}
+
+/** The wish to stop a task. */
+export interface CancelIntent {
+  reason?: string;
+  by?: Actor;
+  propagate?: boolean;
+  at: string;
+}
+
+/** One condition of a task's completion. */
+export interface AcceptanceCriterion {
+  id: string;
+  description: string;
+  status?: "open" | "satisfied" | "waived";
+  /** By and Reason say who satisfied or waived the criterion, and why. */
+  by?: Actor;
+  reason?: string;
+  evidenceRefs?: string[];
+}
+
+/** What callers may rely on in the record of an attempt. */
+export interface AttemptRecord {
+  /** The attempt's run. */
+  runId: string;
+  /** The attempt's id. */
+  attemptId?: string;
+  /** Status of the attempt. */
+  status: string;
+  /** The attempt's ordinal, from 1. */
+  attemptCount: number;
+  reason?: string;
+  threadId?: string;
+  turnId?: string;
+  worker?: Worker;
+  inputRefs?: OutputLink[];
+  outputRefs?: OutputLink[];
+  checkpointRefs?: OutputLink[];
+  /** olderOutputs counts the output references that were dropped. */
+  olderOutputs?: number;
+  retryPolicy?: RetryPolicy;
+  /** Why it failed. */
+  lastError?: Failure;
+  nextAttemptPolicy?: string;
+  /** The worker's prose; nothing follows from it. */
+  completionSummary?: string;
+  startedAt?: string;
+  /** When the attempt's external worker last reported. */
+  heardAt?: string;
+  endedAt?: string;
+  durationMs?: number;
+  /** Inferred says that the end follows from the task's end alone; a fact of the attempt itself still replaces it. */
+  inferred?: boolean;
+  /** Late holds what the worker said after the attempt was over. */
+  late?: LateReport[];
+}
+
+/** What executes an attempt. */
+export interface Worker {
+  kind: "agent" | "process" | "hosted_worker" | "scheduler" | "external_runtime" | "external";
+  id?: string;
+  threadId?: string;
+}
+
+/** Points into an output; Offset is where what is new begins. */
+export interface OutputLink {
+  /** The reference of the output. */
+  outputRef: string;
+  /** Offset of the first byte that is new. */
+  offset?: number;
+  /** mediaType of the output. */
+  mediaType?: string;
+}
+
+/** What a worker said after its attempt was over. */
+export interface LateReport {
+  type: string;
+  sequence: number;
+  at: string;
+  status?: string;
+  summary?: string;
+  outputRefs?: OutputLink[];
+}
+
+/** One edge of the task graph. */
+export interface Relationship {
+  /** Kind of the edge. */
+  kind: string;
+  /** The edge's other end. */
+  targetId: string;
+  /** Status of the edge: a satisfied dependency no longer blocks. */
+  status: string;
+  /** Reason for people. */
+  reason?: string;
+  /** When the edge was drawn. */
+  createdAt: string;
+  /** When its status last changed. */
+  updatedAt: string;
+}
+
+/** Says that a task was delegated. */
+export interface Delegation {
+  to: string;
+  targetId: string;
+  nativeProtocol?: string;
+  remoteTaskId?: string;
+  /** The message that was about to be sent to a peer. */
+  remoteMessageId?: string;
+  reason?: string;
+  at: string;
+}
+
+/** Says whether a task's result reached who asked for it. */
+export interface DeliveryState {
+  /** Status of the delivery. */
+  status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
+  /** Who the result goes to. */
+  target?: string;
+  /** Reason for people. */
+  reason?: string;
+}
+
+/** The edges between tasks and what they are made of. */
+export interface TaskGraph {
+  status: string;
+  edges: TaskEdge[];
+  /** Dropped counts settled edges that are not kept. */
+  dropped: number;
+}
+
+/** One edge of the graph. */
+export interface TaskEdge {
+  taskId: string;
+  kind: string;
+  targetId: string;
+  status: string;
+  reason?: string;
+  createdAt: string;
+  updatedAt: string;
+}
+
+/** An attempt with its task. */
+export interface TaskAttempt {
+  taskId: string;
+  runId: string;
+  attemptId?: string;
+  status: string;
+  /** The ordinal of the attempt, from 1. */
+  attemptCount: number;
+  reason?: string;
+  threadId?: string;
+  turnId?: string;
+  worker?: Worker;
+  inputRefs?: OutputLink[];
+  outputRefs?: OutputLink[];
+  checkpointRefs?: OutputLink[];
+  /** olderOutputs counts the output references that were dropped. */
+  olderOutputs?: number;
+  retryPolicy?: RetryPolicy;
+  lastError?: Failure;
+  nextAttemptPolicy?: string;
+  /** The worker's prose; nothing follows from it. */
+  completionSummary?: string;
+  startedAt?: string;
+  /** When the attempt's external worker last reported. */
+  heardAt?: string;
+  endedAt?: string;
+  durationMs?: number;
+  /** Inferred says that the end follows from the task's end alone; a fact of the attempt itself still replaces it. */
+  inferred?: boolean;
+  /** Late holds what the worker said after the attempt was over. */
+  late?: LateReport[];
+}
+
+/** A task that can't go on by itself. */
+export interface BlockedTask {
+  taskId: string;
+  status: string;
+  statusReason?: string;
+  blockers: string[];
+  /** The pending actions that the task waits for. */
+  actionIds: string[];
+  since: string;
+}
+
+/** Says whether results reached who asked for them. */
+export interface DeliverySummary {
+  status: string;
+  byStatus: { [key: string]: number };
+  open: TaskDelivery[];
+}
+
+/** The delivery of one task's result that has not succeeded yet. */
+export interface TaskDelivery {
+  taskId: string;
+  /** Status of the delivery. */
+  status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
+  /** Who the result goes to. */
+  target?: string;
+  /** Reason for people. */
+  reason?: string;
+}
+
+/** One child. */
+export interface SubagentRead {
+  subagentId: string;
+  sessionId: string;
+  parentThreadId: string;
+  parentTurnId?: string;
+  parentSubagentId?: string;
+  /** The child's own thread. */
+  threadId: string;
+  taskId?: string;
+  /** 1 for a child of a thread that isn't a child itself. */
+  depth: number;
+  role?: string;
+  nickname?: string;
+  isolation?: Isolation;
+  model?: string;
+  spawnedBy?: Actor;
+  toolCallId?: string;
+  /** The agent that the child is, if it is another one, PeerTaskID the local task that it works on. */
+  peer?: string;
+  peerTaskId?: string;
+  status: string;
+  reason?: string;
+  /** How the work ended, which stays when the child is closed. */
+  outcome?: string;
+  error?: Failure;
+  /** The child's turn whose end was recorded last. */
+  lastTurnId?: string;
+  inputs?: number;
+  outputs?: number;
+  inputRef?: string;
+  lastMessageRef?: string;
+  lastMessage?: string;
+  usage?: Usage;
+  costUSD?: number;
+  spawnedSequence: number;
+  spawnedAt: string;
+  updatedAt: string;
+  endedAt?: string;
+}
+
+/** Leads from a thread to the child that it spawned. */
+export interface SubagentEdge {
+  parentThreadId: string;
+  parentSubagentId?: string;
+  subagentId: string;
+  threadId: string;
+  status: string;
+  /** Recoverable says whether the child can be resumed: it has not ended. */
+  recoverable: boolean;
+}
+
+/** The wire form of a job. */
+export interface JobRead {
+  jobId: string;
+  sessionId: string;
+  taskId?: string;
+  threadId?: string;
+  title?: string;
+  status: string;
+  reason?: string;
+  instructionRef?: string;
+  instruction?: string;
+  itemsRef?: string;
+  itemCount: number;
+  concurrency?: number;
+  retryPolicy?: RetryPolicy;
+  failuresAllowed?: number;
+  outputSchemaRef?: string;
+  outputSchema?: Json;
+  maxRuntimeMs?: number;
+  createdBy?: Actor;
+  metadata?: Json;
+  progress: JobCounts;
+  /** The ordinal of the first item that was not given out yet. */
+  cursor: number;
+  resultsRef?: string;
+  error?: Failure;
+  createdSequence: number;
+  createdAt: string;
+  updatedAt: string;
+  startedAt?: string;
+  endedAt?: string;
+  /** When the job was last held, HeldMs for how long it was before: that time is none of its work. */
+  heldAt?: string;
+  heldMs?: number;
+  /** Those that the job still holds: running, to be tried again, and the last failed ones. */
+  items: JobItemRead[];
+  /** The threads that items were given to, the last ones at least. */
+  assignedThreadIds: string[];
+}
+
+/** Counts a job's items by status. */
+export interface JobCounts {
+  pending: number;
+  running: number;
+  completed: number;
+  failed: number;
+  reported: number;
+  total: number;
+}
+
+/** One piece of a job. */
+export interface JobItemRead {
+  jobId: string;
+  itemId: string;
+  index: number;
+  status: string;
+  attemptCount: number;
+  lastError?: Failure;
+  threadId?: string;
+  worker?: string;
+  inputRef?: string;
+  outputRef?: string;
+  output?: Json;
+  startedAt?: string;
+  endedAt?: string;
+  durationMs?: number;
+  /** Where the item's newest fact is found. */
+  sequence: number;
+}
+
+/** One peer. */
+export interface ChannelRead {
+  channelId: string;
+  status: string;
+  transport?: string;
+  peerRole?: string;
+  accountRef?: string;
+  capabilities?: string[];
+  nativeProtocol?: string;
+  agentCardRef?: string;
+  resumeTokenRef?: string;
+  sessions?: string[];
+  connectedBy?: Actor;
+  enrolledRole?: string;
+  homeSession?: string;
+  /** Those that the peer carries out while it is connected. */
+  tools?: ChannelTool[];
+  /** The last sequence that the peer said it has. */
+  lastAcknowledged?: number;
+  /** RecoveryMode, ReplayFrom and LastSequence say how the peer last came back. */
+  recoveryMode?: string;
+  replayFrom?: number;
+  lastSequence?: number;
+  received?: number;
+  sent?: number;
+  /** Confirmed says that the peer acknowledged something since it came. */
+  confirmed?: boolean;
+  /** Pending holds the permissions that were forwarded and not answered, Answered the last ones that were. */
+  pending?: Bridge[];
+  answered?: Bridge[];
+  reason?: string;
+  detail?: string;
+  resumableForMs?: number;
+  toolGraceMs?: number;
+  connectedAt?: string;
+  disconnectedAt?: string;
+  updatedAt: string;
+}
+
+/** A request for permission that crosses a channel. */
+export interface Bridge {
+  actionId: string;
+  requestedBy?: Actor;
+  target?: string;
+  finalDecider: string;
+  channelOnly?: boolean;
+  decision?: string;
+  answerSource?: string;
+  decidedBy?: Actor;
+  reason?: string;
+  forwardedAt?: string;
+  returnedAt?: string;
+}
+
+/** Says how facts are joined to traces. */
+export interface TelemetrySummary {
+  /** Status and JoinStatus are joined, missing_correlation or unavailable. */
+  status: string;
+  joinStatus: string;
+  traceIds: string[];
+  lastSpanId?: string;
+  /** Traced and Untraced count the facts with and without a trace. */
+  traced: number;
+  untraced: number;
+}
+
+/** What happened to the record of a session. */
+export interface HistorySummary {
+  status: string;
+  lastSequence: number;
+  window?: HistoryWindow;
+  reconstruction?: Reconstruction;
+  reconstructions: number;
+  rollbacks: Rollback[];
+  runningRollbacks: Rollback[];
+  repairs: Repair[];
+  repairCount: number;
+  snapshot?: SnapshotMark;
+  degraded: boolean;
+}
+
+/** A loaded part of the history. */
+export interface HistoryWindow {
+  fromSequence: number;
+  toSequence: number;
+  truncated: boolean;
+  reason?: string;
+  at: string;
+}
+
+/** Says how the session was rebuilt from its facts. */
+export interface Reconstruction {
+  fromSnapshot: number;
+  replayedEvents: number;
+  degraded: boolean;
+  missing?: string[];
+  recovered?: string[];
+  reason?: string;
+  at: string;
+  sequence: number;
+}
+
+/** Takes turns of a thread back; nothing is deleted. */
+export interface Rollback {
+  rollbackId: string;
+  threadId: string;
+  toTurnId: string;
+  removedTurns?: string[];
+  /** removedCount counts all removed turns; the list is bounded. */
+  removedCount: number;
+  baselineSequence?: number;
+  /** Where in another session the history of the fork ends now, if it went back behind its beginning; InheritedTurns counts the removed turns from there. */
+  origin?: ForkPoint;
+  inheritedTurns?: number;
+  affectedTools?: string[];
+  affectedArtifacts?: string[];
+  affectedSubagents?: string[];
+  affectedJobs?: string[];
+  filesPolicy?: string;
+  force?: boolean;
+  files?: RollbackFile[];
+  fileCount?: number;
+  readModelRepaired?: boolean;
+  requestedBy?: Actor;
+  startedAt?: string;
+  completedAt?: string;
+  sequence: number;
+}
+
+/** What a rollback did with one file. */
+export interface RollbackFile {
+  path: string;
+  change: "restored" | "deleted" | "kept" | "conflict" | "unavailable";
+  reason?: string;
+}
+
+/** A gap that could not be redelivered and was bridged by a snapshot. */
+export interface Repair {
+  reason: string;
+  gapFrom: number;
+  gapTo: number;
+  recoveryMode: string;
+  snapshotSequence: number;
+  status: string;
+  channelId?: string;
+  at: string;
+  sequence: number;
+}
+
+/** Says that a read model was written. */
+export interface SnapshotMark {
+  snapshot: string;
+  atSequence: number;
+  recoveryMode?: string;
+  reason?: string;
+  at: string;
+}
+
+/** The deliverables that changed last. */
+export interface ArtifactSummary {
+  status: string;
+  artifacts: Artifact[];
+  diffRefs: string[];
+  /** validationIssues sums the known problems; Unvalidated counts artifacts that have not been validated, of which nothing is known. */
+  validationIssues: number;
+  unvalidated: number;
+  changes: { [key: string]: number };
+}
+
+/** One deliverable. */
+export interface Artifact {
+  artifactId: string;
+  threadId?: string;
+  turnId?: string;
+  taskId?: string;
+  runId?: string;
+  toolCallId?: string;
+  /** The last change: created, updated, deleted or observed. */
+  change: string;
+  title?: string;
+  kind?: string;
+  uri?: string;
+  versionId?: string;
+  readRef?: string;
+  previewRef?: string;
+  diffRef?: string;
+  mediaType?: string;
+  sizeBytes?: number;
+  hash?: string;
+  /** validationIssues counts known problems; absent means not validated. */
+  validationIssues?: number;
+  /** Versions holds the last versions, newest last; VersionCount counts those since FirstSequence. */
+  versions?: ArtifactVersion[];
+  versionCount?: number;
+  /** The fact with which this record begins. The record of an artifact that had left the working set begins anew. */
+  firstSequence: number;
+  lastSequence: number;
+  firstSeenAt: string;
+  updatedAt: string;
+}
+
+/** One state of an artifact. */
+export interface ArtifactVersion {
+  versionId: string;
+  diffRef?: string;
+  readRef?: string;
+  hash?: string;
+  sequence: number;
+  at: string;
+}
+
+/** What was exported or observed to prove what happened. */
+export interface EvidenceSummary {
+  status: string;
+  evidenceRefs: string[];
+  entries: EvidenceEntry[];
+  verificationOutcomes: Outcome[];
+  replayRefs: string[];
+  reviewRefs: string[];
+  traceRefs: string[];
+  traceIds: string[];
+  auditNotes: AuditNote[];
+  counts: { [key: string]: number };
+  outcomeCounts: { [key: string]: number };
+}
+
+/** One piece of evidence. */
+export interface EvidenceEntry {
+  evidenceId: string;
+  kind: string;
+  threadId?: string;
+  turnId?: string;
+  taskId?: string;
+  packRef?: string;
+  replayRef?: string;
+  reviewRef?: string;
+  traceRef?: string;
+  chainSequence?: number;
+  chainHash?: string;
+  at: string;
+  sequence: number;
+}
+
+/** One verdict of an evidence system. */
+export interface Outcome {
+  name: string;
+  status: string;
+  ref?: string;
+  evidenceId: string;
+  threadId?: string;
+  at: string;
+}
+
+/** A remark that was recorded as evidence. */
+export interface AuditNote {
+  evidenceId: string;
+  threadId?: string;
+  note: string;
+  at: string;
+}
+
+/** What waits, over all threads. */
+export interface QueueSnapshot {
+  length: number;
+  threads: ThreadQueue[];
+}
+
+/** What waits in one thread. */
+export interface ThreadQueue {
+  threadId: string;
+  /** resumeState says what the first turn waits for: "ready" when nothing is in its way, "behind_turn" or "blocked". */
+  resumeState: string;
+  activeTurnId?: string;
+  turns: QueuedTurnRead[];
+}
+
+/** Counts tasks over all time and lists the last that ended. The implicit tasks of turns are tasks too. */
+export interface TaskSummary {
+  status: string;
+  total: number;
+  /** Active counts what isn't terminal; Waiting and Blocked are part of it. */
+  active: number;
+  waiting: number;
+  blocked: number;
+  terminal: number;
+  completed: number;
+  failed: number;
+  timedOut: number;
+  cancelled: number;
+  lost: number;
+  archived: number;
+  /** byStatus has all counts in the words of the tasks. */
+  byStatus: { [key: string]: number };
+  recentTerminal: EndedTask[];
+}
+
+/** A terminal task in short. */
+export interface EndedTask {
+  taskId: string;
+  title?: string;
+  taskKind: string;
+  status: string;
+  statusReason?: string;
+  lastError?: Failure;
+  endedAt?: string;
+}
+
+/** How the session's last model was chosen, what it cost and what is left. */
+export interface RoutingLimitSummary {
+  /** Unknown before the first routing fact and blocked when no model can do the work. */
+  status: string;
+  taskProfile?: TaskProfile;
+  candidateCount: number;
+  candidateModelSet?: CandidateSet;
+  routingDecision?: RoutingDecision;
+  singleCandidate: boolean;
+  selectedProvider: string;
+  selectedModel: string;
+  capabilityGap: string;
+  notPossible?: string;
+  fallbacks: number;
+  /** The thread whose choice is shown: the last that was made. */
+  threadId?: string;
+  limitState: LimitState;
+  costState: CostState;
+  decisions: number;
+  /** notPossibleCount counts the turns that no model could do. */
+  notPossibleCount: number;
+}
+
+/** The children and the batches of a session. */
+export interface SubagentJobSummary {
+  status: string;
+  subagents: SubagentSummary;
+  jobs: JobsSummary;
+}
+
+/** The children of a session. */
+export interface SubagentSummary {
+  status: string;
+  open: SubagentRead[];
+  recent: SubagentRead[];
+  graph: SubagentEdge[];
+  spawned: number;
+  completed: number;
+  failed: number;
+  closed: number;
+}
+
+/** The batches of a session. */
+export interface JobsSummary {
+  status: string;
+  jobs: JobRead[];
+  byStatus: { [key: string]: number };
+}
+
+/** The remote peers of a session. */
+export interface ChannelSummary {
+  status: string;
+  channels: ChannelRead[];
+  connected: number;
+  disconnected: number;
+  peerTasks: PeerTaskView[];
+  /** permissionBridge lists the forwarded requests without an answer. */
+  permissionBridge: ChannelBridge[];
+  connections: number;
+  resumes: number;
+  disconnects: number;
+}
+
+/** A peer's task with what is to be done about it. */
+export interface PeerTaskView {
+  taskId: string;
+  channelId: string;
+  nativeProtocol: string;
+  direction: string;
+  remoteTaskId: string;
+  remoteContextId?: string;
+  remoteAgentRef?: string;
+  agentCardRef?: string;
+  deliveryMechanism?: string;
+  /** The peer's state in our words, RemoteStatus in its own. */
+  status: string;
+  remoteStatus?: string;
+  reason?: string;
+  remoteArtifactRefs?: string[];
+  lastMessageRef?: string;
+  /** The attempt that an outbound task is, LastMessageID the last message that went to the peer or came from it. */
+  runId?: string;
+  lastMessageId?: string;
+  /** threadId and TurnID are the turn that works on an inbound task, Sequence the fact that joined the two. */
+  threadId?: string;
+  turnId?: string;
+  sequence?: number;
+  /** The pending actions of an inbound task. */
+  waiting?: PeerWait[];
+  /** When the task got its status. */
+  statusAt?: string;
+  linkedAt: string;
+  updatedAt: string;
+  endedAt?: string;
+  recovery: string;
+}
+
+/** A pending action of an inbound peer task. */
+export interface PeerWait {
+  actionId: string;
+  actionType: string;
+}
+
+/** A request for permission that crosses a channel. */
+export interface ChannelBridge {
+  channelId: string;
+  actionId: string;
+  requestedBy?: Actor;
+  target?: string;
+  finalDecider: string;
+  channelOnly?: boolean;
+  decision?: string;
+  answerSource?: string;
+  decidedBy?: Actor;
+  reason?: string;
+  forwardedAt?: string;
+  returnedAt?: string;
+}
+
+/** The large outputs of a session. */
+export interface OutputSummary {
+  status: string;
+  outputs: OutputRead[];
+  redactions: Redaction[];
+  spilled: number;
+  truncated: number;
+  redacted: number;
+  expired: number;
+  storedBytes: number;
+  droppedBytes: number;
+  redactedCount: number;
+}
+
+/** Says that secrets were taken out before storing. */
+export interface Redaction {
+  outputRef?: string;
+  threadId?: string;
+  turnId?: string;
+  toolCallId?: string;
+  count: number;
+  rules?: string[];
+  where?: string;
+  at: string;
+  sequence: number;
+}
+
+/** The trials that a session is part of. */
+export interface BenchmarkSummary {
+  status: string;
+  dataset?: BenchmarkDataset;
+  configurations: TrialConfiguration[];
+  trials: TrialRead[];
+  comparisons: BenchmarkComparison[];
+  /** Delta and Decision are those of the last comparison. */
+  aggregateDelta?: Comparison;
+  decision?: string;
+  started: number;
+  completed: number;
+  failed: number;
+  rewards: number;
+}
+
+/** The frozen data set of a trial. */
+export interface BenchmarkDataset {
+  datasetId?: string;
+  datasetVersion?: string;
+  datasetRef?: string;
+  taskId?: string;
+  trialId?: string;
+  configurationId?: string;
+  role?: "baseline" | "candidate" | "control";
+  harborJobRef?: string;
+  harborTrialRef?: string;
+  taskTomlRef?: string;
+  singleChangedVariable?: string;
+  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
+  harborTrialResultRef?: string;
+  harborVerifierStdoutRef?: string;
+  selectionPolicy?: string;
+  frozenAt?: string;
+  path?: string;
+  registryRef?: string;
+  taskCount?: number;
+  at: string;
+}
+
+/** What a trial runs; the whole is in the fact at Sequence. */
+export interface TrialConfiguration {
+  configurationId: string;
+  role?: string;
+  runtime?: string;
+  agent?: string;
+  model?: string;
+  promptRef?: string;
+  at: string;
+  sequence: number;
+}
+
+/** One run of a benchmark's task. */
+export interface TrialRead {
+  trialId: string;
+  benchmark: Benchmark;
+  status: string;
+  threadId?: string;
+  turnId?: string;
+  taskId?: string;
+  runId?: string;
+  timeoutMs?: number;
+  budgetUSD?: number;
+  sandbox?: string;
+  attempt?: number;
+  /** multiTurn says that the trial is all turns of its thread, until it is ended; TurnID is then the first. */
+  multiTurn?: boolean;
+  durationMs?: number;
+  failureCategory?: string;
+  error?: Failure;
+  timedOut?: boolean;
+  cleanup?: string;
+  trajectoryRef?: string;
+  artifactRefs?: string[];
+  reward?: TrialReward;
+  refs?: { [key: string]: string };
+  /** Usage and CostUSD are those of the trial; the cost is absent where it isn't known. */
+  usage?: Usage;
+  costUSD?: number;
+  modelCalls?: number;
+  toolCalls?: number;
+  deniedSideEffectCount?: number;
+  evidenceGaps?: string[];
+  startedAt?: string;
+  endedAt?: string;
+}
+
+/** The envelope's part that joins a fact to a trial. */
+export interface Benchmark {
+  datasetId?: string;
+  datasetVersion?: string;
+  datasetRef?: string;
+  taskId?: string;
+  trialId?: string;
+  configurationId?: string;
+  role?: "baseline" | "candidate" | "control";
+  harborJobRef?: string;
+  harborTrialRef?: string;
+  taskTomlRef?: string;
+  singleChangedVariable?: string;
+  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
+  harborTrialResultRef?: string;
+  harborVerifierStdoutRef?: string;
+}
+
+/** A score that an external grader gave. */
+export interface TrialReward {
+  value: number;
+  ref?: string;
+  detailsRef?: string;
+  criteria?: string[];
+  failureCategory?: string;
+  verifier?: BenchmarkVerifier;
+  drift?: string;
+  oracleSanity?: string;
+  at: string;
+  sequence: number;
+}
+
+/** Checks two configurations against each other. */
+export interface BenchmarkComparison {
+  baseline: BenchmarkRun;
+  candidate: BenchmarkRun;
+  delta: Comparison;
+  /** That of the difference of the mean rewards. */
+  interval?: BenchmarkInterval;
+  costDeltaUSD?: number;
+  comparisonRef?: string;
+  remainingRisk?: string;
+  decision: string;
+  at: string;
+  sequence: number;
+}
+
+/** One side of a comparison; a figure that isn't known is absent. */
+export interface BenchmarkRun {
+  configurationId: string;
+  trialIds?: string[];
+  trialCount: number;
+  meanReward?: number;
+  timeoutRate?: number;
+  costUSD?: number;
+  evidenceCompletenessRate?: number;
+}
+
+/** The envelope's part of a comparison of two configurations. */
+export interface Comparison {
+  /** The candidate's mean reward less the baseline's. */
+  meanRewardDelta: number;
+  /** The candidate's rate of timeouts less the baseline's. */
+  timeoutRateDelta: number;
+  /** The share of the candidate's trials with complete evidence. */
+  evidenceCompletenessRate: number;
+  /** The share of the baseline's trials with complete evidence. */
+  baselineEvidenceCompletenessRate?: number;
+  /** How many regressions the quality gate found; absent where they were not counted. */
+  p0QcGateRegressionCount?: number;
+  /** Decision that was taken, such as promote or revert. */
+  decision: string;
+}
+
+/** A confidence interval of the difference of two mean rewards. */
+export interface BenchmarkInterval {
+  /** Paired, over the tasks that both sides ran, or welch. */
+  method: "paired" | "welch";
+  /** The confidence, such as 0.95. */
+  level: number;
+  /** Low and High bound the difference; null where too few trials are there to say. */
+  low: number | null;
+  high: number | null;
+  /** Samples counts the pairs, or the trials of both sides. */
+  samples: number;
+  /** Note says why there are no bounds, or what they leave out. */
+  note?: string;
 }
 
 /** A window of a session's events, oldest first. */
@@ -2641,13 +4542,6 @@ export interface RollbackThreadResult {
   diff?: string;
 }
 
-/** What a rollback did with one file. */
-export interface RollbackFile {
-  path: string;
-  change: "restored" | "deleted" | "kept" | "conflict" | "unavailable";
-  reason?: string;
-}
-
 /** The new session. */
 export interface ForkThreadResult {
   /** The new session. */
@@ -2680,74 +4574,6 @@ export interface TaskRunResult {
 export interface RelationshipsResult {
   /** The task's edges in the graph. */
   relationships: Relationship[];
-}
-
-/** One edge of the task graph. */
-export interface Relationship {
-  /** Kind of the edge. */
-  kind: string;
-  /** The edge's other end. */
-  targetId: string;
-  /** Status of the edge: a satisfied dependency no longer blocks. */
-  status: string;
-  /** Reason for people. */
-  reason?: string;
-}
-
-/** What callers may rely on in the record of a task. */
-export interface TaskRecord {
-  /** The task's id. */
-  taskId: string;
-  /** sessionId of the task. */
-  sessionId: string;
-  /** The task that this one is a part of. */
-  parentTaskId?: string;
-  /** Title for people. */
-  title?: string;
-  /** Objective says what is to be achieved. */
-  objective?: string;
-  /** taskKind classifies the task. */
-  taskKind: string;
-  /** Visibility says where the task is shown. */
-  visibility: string;
-  /** Status of the task. */
-  status: string;
-  /** statusReason says why, where the status doesn't speak for itself. */
-  statusReason?: string;
-  /** The tasks and actions that the task waits for. */
-  blockers?: string[];
-  /** How far the work is. */
-  progress?: Progress;
-  /** The attempt under way. */
-  currentRunId?: string;
-  /** The newest attempts, oldest first. */
-  attempts?: AttemptRecord[];
-  /** The task's edges in the graph. */
-  relationships?: Relationship[];
-  /** The task's deliverables. */
-  artifacts?: ArtifactLink[];
-  /** evidenceRefs point to evidence. */
-  evidenceRefs?: string[];
-  /** Why the last attempt failed. */
-  lastError?: Failure;
-  /** When the task was created. */
-  createdAt: string;
-  /** When its newest fact happened. */
-  updatedAt: string;
-}
-
-/** What callers may rely on in the record of an attempt. */
-export interface AttemptRecord {
-  /** The attempt's run. */
-  runId: string;
-  /** The attempt's id. */
-  attemptId?: string;
-  /** Status of the attempt. */
-  status: string;
-  /** The attempt's ordinal, from 1. */
-  attemptCount: number;
-  /** Why it failed. */
-  lastError?: Failure;
 }
 
 /** A page of tasks. */
@@ -2892,16 +4718,6 @@ export interface JobRecord {
   items: JobItemRecord[];
   /** The cursor of the next page of items; absent on the last. */
   nextCursor?: string;
-}
-
-/** Counts a job's items by status. */
-export interface JobCounts {
-  pending: number;
-  running: number;
-  completed: number;
-  failed: number;
-  reported: number;
-  total: number;
 }
 
 /** What callers may rely on in the record of a job's item. */
@@ -3182,6 +4998,21 @@ export interface EnvironmentRead {
   sandbox?: SandboxApplied;
   /** Processes that have not ended. */
   processes?: ProcessRecord[];
+  workspaceId: string;
+  additionalRoots: string[];
+  shell: string;
+  os: string;
+  arch: string;
+  envRef: string;
+  env: string[];
+  permissionMode: string;
+  /** The turn whose environment it is, if one was asked for. */
+  turnId?: string;
+  sandboxMode: string;
+  networkProfile: string;
+  /** What the standard calls the sandbox. */
+  sandboxProfile: SandboxApplied | null;
+  resourceLimits: { [key: string]: number };
 }
 
 /** Says which boundary a tool or a process received. */
@@ -3204,16 +5035,6 @@ export interface SandboxApplied {
   hookRunId?: string;
 }
 
-/** Names, per boundary, the mechanism that the kernel really enforces, or "none". */
-export interface Enforcement {
-  filesystem: string;
-  network: string;
-  processes: string;
-  limits: string;
-  /** What holds deny and ask rules where a command starts programs. */
-  rules: string;
-}
-
 /** The new channel. */
 export interface ConnectChannelResult {
   /** The channel's id. */
@@ -3225,13 +5046,69 @@ export interface ConnectChannelResult {
 /** Says how the peer catches up. */
 export interface ReconnectChannelResult {
   /** Snapshot of the session; absent for a channel that follows none that the caller may see. */
-  snapshot?: { [key: string]: Json };
+  snapshot?: SessionSnapshot;
   /** The first sequence that is redelivered. */
   replayFrom: number;
   /** Snapshot_repair where redelivery from the cursor is impossible. */
   recoveryMode: "replay" | "snapshot_repair";
   /** What can't be redelivered, if anything. */
   gap?: ChannelGap;
+}
+
+/** The wire form of a session. It satisfies the standard's snapshot schema and its strict profile. It shares no memory with the session that later facts change, so another goroutine may encode it. */
+export interface SessionSnapshot {
+  schemaVersion: string;
+  runtimeId: string;
+  sessionId: string;
+  sequence: number;
+  title?: string;
+  account?: string;
+  workspaceId?: string;
+  workspace?: Workspace;
+  status: string;
+  permissionMode?: string;
+  metadata?: Json;
+  tags: string[];
+  pinned: boolean;
+  archived: boolean;
+  createdBy?: Actor;
+  forkedFrom?: ForkPoint;
+  createdAt: string;
+  updatedAt: string;
+  /** The threads with a turn that isn't finished. */
+  activeThreadIds: string[];
+  pinnedThreadIds: string[];
+  archivedThreads: number;
+  /** Stale: a part may not be current. Truncated: older turns or threads are not shown. Degraded: the last recovery was partial. */
+  stale: boolean;
+  truncated: boolean;
+  degraded: boolean;
+  /** Set if the snapshot stands for facts that can't be redelivered: stale or unavailable, as snapshot.repaired says. */
+  repairStatus?: string;
+  threads: ThreadRead[];
+  queue: QueueSnapshot;
+  incidents: Incident[];
+  tasks: TaskRecord[];
+  taskSummary: TaskSummary;
+  taskGraph: TaskGraph;
+  attempts: TaskAttempt[];
+  blockedTasks: BlockedTask[];
+  deliveryState: DeliverySummary;
+  toolInventoryRef?: string;
+  executionEnvironment: EnvironmentSnapshot;
+  permissionState: PermissionState;
+  sandboxState: SandboxState;
+  routingLimitSummary: RoutingLimitSummary;
+  subagentJobSummary: SubagentJobSummary;
+  channelSummary: ChannelSummary;
+  telemetrySummary: TelemetrySummary;
+  outputSummary: OutputSummary;
+  historySummary: HistorySummary;
+  contextBoundary: ContextBoundary;
+  artifactCheckpointSummary: ArtifactSummary;
+  evidenceSummary: EvidenceSummary;
+  evidenceRefs: string[];
+  benchmarkSummary: BenchmarkSummary;
 }
 
 /** A part of a session that can no longer be sent to a peer. */
@@ -3668,24 +5545,6 @@ export interface TrialRecord {
   endedAt?: string;
 }
 
-/** The envelope's part that joins a fact to a trial. */
-export interface Benchmark {
-  datasetId?: string;
-  datasetVersion?: string;
-  datasetRef?: string;
-  taskId?: string;
-  trialId?: string;
-  configurationId?: string;
-  role?: "baseline" | "candidate" | "control";
-  harborJobRef?: string;
-  harborTrialRef?: string;
-  taskTomlRef?: string;
-  singleChangedVariable?: string;
-  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
-  harborTrialResultRef?: string;
-  harborVerifierStdoutRef?: string;
-}
-
 /** The chain of facts that answers the question. */
 export interface ExplainResult {
   /** Answer in words, made of the facts alone. */
@@ -3792,14 +5651,6 @@ export interface TurnSummary {
   startedAt: string;
   /** How long the turn ran; 0 until it has ended. */
   durationMs: number;
-}
-
-/** Counts tokens. Cached input tokens are part of the input tokens. */
-export interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-  cachedInputTokens?: number;
-  reasoningTokens?: number;
 }
 
 /** A page of what was found, the best first. */
