@@ -30,6 +30,8 @@ type rule struct {
 	id       bool
 	object   bool
 	signed   bool
+	// input says that the field is a list of parts.
+	input bool
 	// secret says what happens to a secret in the field.
 	secret   string
 	min, max *float64
@@ -93,6 +95,7 @@ func ruleOf(sf reflect.StructField) rule {
 		index: sf.Index[0], name: name, required: options == "",
 		enum: event.EnumValues(sf.Tag.Get("enum")),
 		id:   slices.Contains(tags, "id"), object: slices.Contains(tags, "object"), signed: slices.Contains(tags, "signed"),
+		input:  sf.Tag.Get("as") == "input",
 		secret: sf.Tag.Get("secret"),
 		min:    boundOf(sf, "min"), max: boundOf(sf, "max"),
 		embedded: sf.Anonymous && name == "",

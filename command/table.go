@@ -36,6 +36,8 @@ type Repeats interface {
 	// kept, a pointer, and reports whether there was one. It is a conflict if that call
 	// had other parameters.
 	First(ctx context.Context, c Caller, p Params, kept any) (found bool, err error)
+	// Admit refuses a first call that refers to content that its caller may not read.
+	Admit(ctx context.Context, c Caller, p Params) error
 }
 
 // NewTable returns a table without handlers.
@@ -99,6 +101,9 @@ func firstOr[P Params, K any](ctx context.Context, t *Table, c Caller, p P, do f
 		if found, err := t.opt.Repeats.First(ctx, c, p, kept); err != nil || found {
 			return kept, err
 		}
+	}
+	if err := t.opt.Repeats.Admit(ctx, c, p); err != nil {
+		return nil, err
 	}
 	return do(ctx, c, p)
 }

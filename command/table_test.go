@@ -24,6 +24,8 @@ func (l *ledger) Enter(context.Context, Caller, Params) (func(), error) {
 }
 
 // First implements [Repeats].
+func (*ledger) Admit(context.Context, Caller, Params) error { return nil }
+
 func (l *ledger) First(_ context.Context, _ Caller, p Params, kept any) (bool, error) {
 	b, ok := l.kept[p.(Mutating).Key()]
 	if !ok {

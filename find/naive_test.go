@@ -94,6 +94,8 @@ func (noRepeats) Enter(context.Context, command.Caller, command.Params) (func(),
 	return func() {}, nil
 }
 
+func (noRepeats) Admit(context.Context, command.Caller, command.Params) error { return nil }
+
 func (noRepeats) First(context.Context, command.Caller, command.Params, any) (bool, error) {
 	return false, nil
 }

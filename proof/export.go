@@ -67,7 +67,7 @@ func (r *Reporter) export(ctx context.Context, caller command.Caller, p command.
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
 	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind}
-	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: r.Readable(ctx, caller), Content: x.content(ctx)}
+	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: r.Readable(ctx, scope.SessionID), Content: x.content(ctx)}
 	return x.do(ctx, f)
 }
 
@@ -85,10 +85,13 @@ type export struct {
 	opt    evidence.Options
 }
 
-// Readable returns what says whether the caller can read what is behind a reference.
-func (r *Reporter) Readable(ctx context.Context, caller command.Caller) func(string) bool {
+// Readable returns what says whether the session's account can read what is behind a
+// reference. The caller doesn't count: the account can read the export, also one that an
+// admin made.
+func (r *Reporter) Readable(ctx context.Context, sessionID string) func(string) bool {
+	contents := r.manager.Contents(sessionID)
 	return func(ref string) bool {
-		b, _, err := r.manager.Output(ctx, caller, ref)
+		b, err := contents.OpenBlob(ctx, ref)
 		if err != nil {
 			return false
 		}
@@ -98,8 +101,9 @@ func (r *Reporter) Readable(ctx context.Context, caller command.Caller) func(str
 
 // content reads what a replay needs of what lies behind references.
 func (x *export) content(ctx context.Context) func(string) ([]byte, error) {
+	contents := x.r.manager.Contents(x.scope.SessionID)
 	return func(ref string) ([]byte, error) {
-		b, _, err := x.r.manager.Output(ctx, x.caller, ref)
+		b, err := contents.OpenBlob(ctx, ref)
 		if err != nil {
 			return nil, err
 		}

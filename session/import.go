@@ -34,6 +34,8 @@ type ImportCheck struct {
 	m     *Manager
 	head  store.Head
 	state *state.Session
+	// peers are the keys of the peers' tasks that were linked to the session.
+	peers map[string]bool
 }
 
 // CheckImport begins to check a session.
@@ -48,7 +50,7 @@ func (m *Manager) CheckImport(ctx context.Context, sessionID string) (*ImportChe
 	if err != nil {
 		return nil, storeFault(err)
 	}
-	return &ImportCheck{m: m, head: head, state: state.New(sessionID)}, nil
+	return &ImportCheck{m: m, head: head, state: state.New(sessionID), peers: map[string]bool{}}, nil
 }
 
 // Add checks the next fact.
@@ -57,6 +59,9 @@ func (m *Manager) CheckImport(ctx context.Context, sessionID string) (*ImportChe
 func (c *ImportCheck) Add(ctx context.Context, contents store.Contents, rec *store.Record) error {
 	e, err := importedFact(ctx, c.state, contents, rec)
 	if err != nil {
+		return err
+	}
+	if err := c.checkOwnFact(e); err != nil {
 		return err
 	}
 	if rec.Sequence <= c.head.Sequence {
@@ -70,6 +75,10 @@ func (c *ImportCheck) Done() (Imported, error) {
 	got := Imported{Events: c.state.Sequence, OpenWork: c.state.HasOpenWork(), Permissions: permissionsOf(c.state)}
 	if c.state.Sequence == 0 {
 		return got, fault.New(fault.InvalidParams, "the session has no facts")
+	}
+	if c.head.Sequence < got.Events && len(c.state.Environment.Active) > 0 {
+		// What the facts say of it would be looked for here, and ended.
+		return got, fault.New(fault.Conflict, "process %s of session %s still runs where the session comes from, and can't move: end it there first", c.state.Environment.Active[0].ProcessID, c.state.SessionID)
 	}
 	if c.head.Sequence < got.Events {
 		got.Written = got.Events - c.head.Sequence

@@ -24,12 +24,17 @@ func permissionsOf(s *state.Session) []string {
 	modes := []string{s.PermissionMode}
 	for _, t := range s.Threads {
 		modes = append(modes, t.PermissionMode)
+		for _, turn := range append(slices.Clip(t.Queue), t.Active) {
+			modes = append(modes, modesOf(turn)...)
+		}
+	}
+	for _, t := range s.Tasks.Open {
+		if t.Constraints != nil {
+			modes = append(modes, t.Constraints.PermissionMode)
+		}
 	}
 	allows := 0
 	for _, p := range s.Permission.Policies {
-		if p.Source == "host" {
-			continue // the host's own applies
-		}
 		modes = append(modes, p.Mode)
 		for _, r := range p.Rules {
 			if r.Decision == "allow" {
@@ -51,6 +56,17 @@ func permissionsOf(s *state.Session) []string {
 		out = append(out, fmt.Sprintf("%d approvals for the session", n))
 	}
 	return out
+}
+
+// modesOf returns the modes of a turn that has not ended.
+func modesOf(t *state.Turn) []string {
+	switch {
+	case t == nil:
+		return nil
+	case t.Options == nil:
+		return []string{t.PermissionMode}
+	}
+	return []string{t.PermissionMode, t.Options.PermissionMode}
 }
 
 // checkImported checks a fact that is not here yet, folded into st, against what is

@@ -118,6 +118,13 @@ func (r *refReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// RefsIn returns the references in a text, each once.
+func RefsIn(text io.Reader) ([]string, error) {
+	found := &refReader{r: text, seen: map[string]bool{}}
+	_, err := io.Copy(io.Discard, found)
+	return found.refs, err
+}
+
 // Retain says that what the decision stores refers to these outputs: they never
 // expire. References in facts, and in JSON that is stored with them or ahead of
 // them, are found without it; it is for those that stand elsewhere.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -67,35 +66,7 @@ func (r *request) maySubmit(ctx context.Context, p *command.SubmitTurn) error {
 			return err
 		}
 	}
-	if err := r.m.CheckTurn(p.Options); err != nil {
-		return err
-	}
-	return r.checkRefs(ctx, p.Input)
-}
-
-// checkRefs refuses references in an input that the caller may not read: what is
-// behind them goes to the model.
-func (r *request) checkRefs(ctx context.Context, input event.Raw) error {
-	if !bytes.Contains(input, []byte(`"ref"`)) {
-		return nil
-	}
-	var parts []command.Part
-	if err := json.Unmarshal(input, &parts); err != nil {
-		return fault.Param("input", "is not a list of parts")
-	}
-	for i, p := range parts {
-		if p.Ref == "" {
-			continue
-		}
-		blob, _, err := r.m.Output(ctx, r.caller, p.Ref)
-		if err != nil {
-			return fault.Param("input", "part %d: %s", i+1, err)
-		}
-		if err := blob.Close(); err != nil {
-			return storeFault(err)
-		}
-	}
-	return nil
+	return r.m.CheckTurn(p.Options)
 }
 
 // turnForTask reports why a turn can't belong to a task.

@@ -58,7 +58,11 @@ func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID s
 	if err != nil {
 		return err
 	}
-	x := &sessionExport{c: c, caller: caller, w: w, seen: map[string]bool{}}
+	reader, err := c.Sessions.ReaderFor(ctx, sessionID) // also for an admin: the file is the account's
+	if err != nil {
+		return err
+	}
+	x := &sessionExport{c: c, caller: reader, w: w, seen: map[string]bool{}}
 	for rec, err := range c.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
 		if err != nil {
 			return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
@@ -83,7 +87,8 @@ const maxInspected = 16 << 20
 
 // sessionExport collects the outputs of a session that is being written.
 type sessionExport struct {
-	c      *Carrier
+	c *Carrier
+	// caller sees what the session's account sees.
 	caller command.Caller
 	w      *Writer
 	refs   []string
@@ -200,18 +205,53 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 // checkImport reads the file once without changing anything.
 func (c *Carrier) checkImport(ctx context.Context, from io.Reader, whole *payloads) (*Summary, session.Imported, error) {
 	var check *session.ImportCheck
+	named, brought := map[string]bool{}, map[string]bool{}
 	sum, err := Read(from, Visitor{
 		Header: func(h *Header) (err error) {
 			check, err = c.beginCheck(ctx, h)
 			return err
 		},
-		Event: func(rec store.Record) error { return check.Add(ctx, whole, &rec) },
+		Event: func(rec store.Record) error {
+			if err := nameRefs(named, bytes.NewReader(rec.Data)); err != nil {
+				return err
+			}
+			return check.Add(ctx, whole, &rec)
+		},
+		Output: func(ref, _ string, content io.Reader) error {
+			brought[ref] = true
+			return nameRefs(named, content)
+		},
 	})
 	if err != nil {
 		return nil, session.Imported{}, unreadable(err)
 	}
+	for ref := range named {
+		if !brought[ref] {
+			if err := check.Missing(ctx, ref); err != nil {
+				return nil, session.Imported{}, err
+			}
+		}
+	}
 	got, err := check.Done()
 	return sum, got, err
+}
+
+// maxNamed bounds the references of a file, which are kept in memory while it is checked.
+const maxNamed = 1 << 20
+
+// nameRefs adds the references in a text to those that are named.
+func nameRefs(named map[string]bool, text io.Reader) error {
+	refs, err := session.RefsIn(text)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		named[ref] = true
+	}
+	if len(named) > maxNamed {
+		return fault.New(fault.InvalidParams, "it has more than %d references", maxNamed)
+	}
+	return nil
 }
 
 // beginCheck says from a file's first line alone why the session can't be taken over.

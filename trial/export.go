@@ -130,7 +130,7 @@ func (x *trialExport) trajectory(ctx context.Context) error {
 		return fault.Wrap(fault.Unavailable, err, "the trajectory can't be written")
 	}
 	x.types[ref], x.p.sum, x.p.refs.TrajectoryRef = atifType, sum, ref
-	raw, err := x.r.contents(ctx)(ref, 1<<30)
+	raw, err := readFrom(ctx, x.r.opt.Store)(ref, 1<<30)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the trajectory can't be read back")
 	}
@@ -204,7 +204,7 @@ func (x *trialExport) transcript(ctx context.Context) error {
 	}
 	about := trajectoryScope(x.t.sessionID, &x.t.Trial)
 	scope := evidence.Scope{SessionID: about.SessionID, ThreadID: about.ThreadID, TurnID: about.TurnID}
-	readable := x.r.proof.Readable(ctx, x.caller)
+	readable := x.r.proof.Readable(ctx, scope.SessionID)
 	res, err := evidence.Export(ctx, x.r.opt.Store, scope, evidence.Options{
 		EvidenceID: x.id, At: x.r.manager.Now(), Key: key, Before: x.t.head + 1, Readable: readable,
 	}, f)

@@ -16,6 +16,7 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store"
 )
 
 const (
@@ -387,7 +388,7 @@ func (r *Runner) storeTrajectory(ctx context.Context, scope atif.Scope, t *state
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
 	sum, err = atif.Export(ctx, r.opt.Store, scope, atif.Options{
-		AgentVersion: buildVersion(), TrajectoryID: t.TrialID, Contents: r.contents(ctx),
+		AgentVersion: buildVersion(), TrajectoryID: t.TrialID, Contents: readFrom(ctx, r.manager.Contents(scope.SessionID)),
 	}, f)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -399,10 +400,10 @@ func (r *Runner) storeTrajectory(ctx context.Context, scope atif.Scope, t *state
 	return ref, sum, err
 }
 
-// contents reads what facts of the runtime refer to.
-func (r *Runner) contents(ctx context.Context) func(string, int64) ([]byte, error) {
+// readFrom reads the beginning of what is behind a reference.
+func readFrom(ctx context.Context, c store.Contents) func(string, int64) ([]byte, error) {
 	return func(ref string, limit int64) ([]byte, error) {
-		b, err := r.opt.Store.OpenBlob(ctx, ref)
+		b, err := c.OpenBlob(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
