@@ -53,6 +53,10 @@ build: ## Build bin/agentd, static, without cgo.
 generate: ## Write everything that is generated from the catalogues.
 	$(GO) run -tags bootstrap ./internal/gen/generate
 
+.PHONY: console
+console: ## Build the web console anew (needs Node.js).
+	$(GO) test -count=1 ./console -run 'TestScopes|TestDist' -update
+
 .PHONY: fmt
 fmt: $(LINT) ## Format all Go files (gofumpt).
 	$(LINT) fmt
@@ -77,7 +81,7 @@ $(LINT):
 	@sh scripts/lint-tool.sh
 
 .PHONY: needs
-needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compiler, PostgreSQL, Node.js.
+needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compiler, PostgreSQL, Node.js, Chromium.
 	@sh scripts/needs.sh
 
 .PHONY: test
@@ -91,8 +95,8 @@ test-steps:
 	@$(STEP) "Build" $(MAKE) --no-print-directory build TRIM=
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
 
 # Always asked, because go knows better than make whether it is current.
 .PHONY: $(LOG)
@@ -110,7 +114,7 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 # the packages above it. The rest starts no goroutines, and has tests that try thousands
 # of inputs. In both passes the longest packages begin first, so that the pass doesn't end
 # with one of them alone.
-PLAIN = ./internal/escapetest ./cmd/agentd/... ./interop ./store/postgres ./internal/repotest ./internal/gen/... \
+PLAIN = ./internal/escapetest ./cmd/agentd/... ./console ./interop ./store/postgres ./internal/repotest ./internal/gen/... \
 	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
 	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/...
 
@@ -140,7 +144,7 @@ ROUNDS ?= 3
 
 .PHONY: stress
 stress: ## All quick tests, three times beside a load of 8 (LOAD=8 ROUNDS=3): none may depend on the machine's speed.
-	AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require RAPID_SEED=$(SEED) sh scripts/stress.sh $(LOAD) $(ROUNDS) $(MAKE) --no-print-directory test-plain test-race TESTFLAGS=-count=1
+	AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require RAPID_SEED=$(SEED) sh scripts/stress.sh $(LOAD) $(ROUNDS) $(MAKE) --no-print-directory test-plain test-race TESTFLAGS=-count=1
 
 .PHONY: cross
 cross: ## Compile the program for the other systems that it runs on.

@@ -83,12 +83,23 @@ const maxToken = 4096
 type login struct {
 	auth  Authenticator
 	token string
+	// cookie says that a browser's cookie carried the token.
+	cookie bool
 	Identity
 }
 
-// authenticate finds out who sent a request.
-func (s *Server) authenticate(r *http.Request) (*login, error) {
+// authenticate finds out who sent a request. Cookies says whether the console's cookie
+// counts if there is no Authorization header.
+func (s *Server) authenticate(r *http.Request, cookies bool) (*login, error) {
 	token, err := bearer(r)
+	cookie := false
+	if cookies && len(r.Header.Values("Authorization")) == 0 {
+		var carried string
+		var bad error
+		if carried, cookie, bad = s.cookieToken(r); cookie {
+			token, err = carried, bad
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +110,7 @@ func (s *Server) authenticate(r *http.Request) (*login, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &login{auth: s.opt.Auth, token: token, Identity: id}, nil
+	return &login{auth: s.opt.Auth, token: token, cookie: cookie, Identity: id}, nil
 }
 
 // again reports why the caller may not go on, or nil. A caller without a token,

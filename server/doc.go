@@ -20,6 +20,7 @@
 //	GET  /v1/processes/{id}/output   what a process prints, from an offset on and live
 //	GET  /v1/catalog, /v1/openapi.json, /v1/schemas/{name}, /v1/status
 //	GET  /healthz, /readyz, /metrics
+//	GET  /ui/...                     the console's files; POST /ui/login, /ui/logout, /ui/link
 //
 // Every error is an RFC 9457 problem with a stable code (package fault); over
 // JSON-RPC the problem is the error's data.
@@ -70,6 +71,13 @@
 // snapshot, a repair and the end of a subscription come as "snapshot",
 // "snapshot.repaired" and "subscription.ended". The answer to subscribe is sent
 // before its first event.
+//
+// # The console
+//
+// With [Options.Console] a browser logs in at /ui/login with a token, or with the code of a
+// link from /ui/link, and has a cookie from then on that counts like the token at all
+// addresses but mounts. What may change something also needs the header X-Agentd-Console
+// and must come from a page of the same origin.
 //
 // # Bounds
 //

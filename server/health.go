@@ -32,17 +32,19 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ *request) 
 }
 
 // serveStatus answers GET /v1/status.
-func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, _ *request) error {
+func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, q *request) error {
 	body, err := json.Marshal(struct {
 		Version       string    `json:"version"`
 		StartedAt     time.Time `json:"startedAt"`
 		UptimeSeconds int64     `json:"uptimeSeconds"`
 		Connections   int64     `json:"connections"`
 		Streams       int64     `json:"streams"`
-		Runtime       any       `json:"runtime"`
+		// Caller is who asks.
+		Caller  callerRead `json:"caller"`
+		Runtime any        `json:"runtime"`
 	}{
 		s.opt.Version, s.metrics.started.UTC(), int64(time.Since(s.metrics.started).Seconds()),
-		s.metrics.connections.Load(), s.streams.Load(), s.backend.Status(r.Context()),
+		s.metrics.connections.Load(), s.streams.Load(), q.login.read(), s.backend.Status(r.Context()),
 	})
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ type Options struct {
 	Documents map[string]Document
 	// Mounts are handlers of others under the same authentication and bounds.
 	Mounts []Mount
+	// Console is the web application at /ui/; nil for none.
+	Console *Console
 	// Collect adds the runtime's own figures to /metrics.
 	Collect func(ctx context.Context, w *MetricWriter)
 

@@ -47,6 +47,9 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	// The content may be of a model's or a tool's making: no browser runs it here.
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cache-Control", "private, no-cache")
+	if q.login.cookie {
+		h.Set("Content-Disposition", "attachment")
+	}
 	tidyRange(r.Header)
 	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
 	if r.Method != http.MethodHead {

@@ -29,6 +29,8 @@ type request struct {
 	// forwarded says that a node passed it on to us.
 	authorization string
 	forwarded     bool
+	// socket says that the request is a WebSocket connection.
+	socket bool
 	// answer is notified when the answer was sent, for commands over HTTP.
 	answer command.Answer
 }
@@ -96,7 +98,8 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 		m = s.findMount(r.URL.Path)
 	}
 	public := (len(fits) > 0 && fits[0].public) || (m != nil && m.Public)
-	if err := s.identify(r, q, public); err != nil {
+	// Protocols of others have no use for a browser's cookie.
+	if err := s.identify(r, q, public, len(fits) > 0); err != nil {
 		return err
 	}
 	if !public {
@@ -129,8 +132,8 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 }
 
 // identify finds the caller's identity.
-func (s *Server) identify(r *http.Request, q *request, public bool) error {
-	l, err := s.authenticate(r)
+func (s *Server) identify(r *http.Request, q *request, public, cookies bool) error {
+	l, err := s.authenticate(r, cookies)
 	if err != nil {
 		if public {
 			return nil
@@ -139,7 +142,7 @@ func (s *Server) identify(r *http.Request, q *request, public bool) error {
 	}
 	q.login, q.caller = l, l.caller()
 	q.caller.RequestID = q.id
-	q.authorization, q.forwarded = r.Header.Get("Authorization"), r.Header.Get(forwardedHeader) != ""
+	q.authorization, q.forwarded = "Bearer "+l.token, r.Header.Get(forwardedHeader) != ""
 	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
 	if q.caller.TraceID != "" {
 		q.caller.TraceState = event.ParseTraceState(strings.Join(r.Header.Values("Tracestate"), ","))

@@ -83,6 +83,9 @@ func (c *rpc) call(ctx context.Context, held *answerCharge, r *wire.RPCRequest) 
 			c.secret.Store(true)
 		}
 		if err = permit(c.q.login.Role, d.Scope, d.Name); err == nil {
+			err = c.q.checkBrowserCommand(d.Mutates)
+		}
+		if err == nil {
 			result, err = c.s.runCommand(ctx, c.q, d, r.Params)
 		}
 		if err == nil {

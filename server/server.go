@@ -18,6 +18,8 @@ type Server struct {
 	metrics metrics
 	// nodes talks to the other nodes of a shared store.
 	nodes *http.Client
+	// browsers is nil without a console.
+	browsers *browsers
 
 	mutations, reads *gate
 	perToken         quota
@@ -61,7 +63,10 @@ func New(b Backend, opt *Options) *Server {
 	s.conns.patience = min(s.opt.WriteTimeout, s.opt.StopTimeout/patienceParts)
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
-	s.routes = s.routeTable()
+	if s.opt.Console != nil {
+		s.browsers = newBrowsers(s.opt.Console.Key)
+	}
+	s.routes = append(s.routeTable(), s.consoleRoutes()...)
 	between := http.DefaultTransport.(*http.Transport).Clone()
 	between.DisableCompression = true // an answer is compressed once, for the client
 	s.nodes = &http.Client{Transport: between, CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -74,6 +74,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, q *reque
 	defer func() { _ = conn.CloseNow() }()
 	// The bound is ours: readBody says what is wrong before the library would.
 	conn.SetReadLimit(s.opt.MaxBody + 1)
+	q.socket = true
 	// The request's own context doesn't end with a connection that was taken over.
 	p := newRPCConn(context.WithoutCancel(r.Context()), s, q, &socket{s: s, conn: conn, token: q.login.TokenID}, "websocket")
 	stop, cancel := s.untilStop(p.ctx)

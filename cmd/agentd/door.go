@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 
+	webconsole "agentd/console"
 	"agentd/server"
 )
 
@@ -62,6 +63,9 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	}
 	if s.tokens, err = server.OpenTokens(filepath.Join(dir, tokensFile), &server.TokensOptions{Admin: admin}); err != nil {
 		return nil, err
+	}
+	if files := webconsole.Handler(); files != nil {
+		s.console = &server.Console{Files: files, Key: []byte(admin)}
 	}
 	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, localTokenPrefix+rand.Text()+rand.Text())
 	if s.cert != nil {

@@ -28,6 +28,7 @@ type remoteFacts struct {
 	http   *http.Client
 	base   string
 	token  string
+	socket bool // a Unix socket, which no browser reaches
 }
 
 // dialServer returns the server that --server names.
@@ -77,7 +78,7 @@ func newRemote(base, socket, token string, t *tls.Config) (*remoteFacts, error) 
 	} else {
 		transport.Proxy = http.ProxyFromEnvironment
 	}
-	r := &remoteFacts{http: &http.Client{Transport: transport}, base: base, token: token}
+	r := &remoteFacts{http: &http.Client{Transport: transport}, base: base, token: token, socket: socket != ""}
 	var err error
 	r.client, err = client.New(base, &client.Options{Token: token, HTTPClient: r.http})
 	return r, err

@@ -43,7 +43,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
-	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
+	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.consoleCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
 	a.addGroup(root, "facts", a.sessionsCommand(), a.turnsCommand(), a.searchCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.interruptCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.usageCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.conformanceCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
 	a.addGroup(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())

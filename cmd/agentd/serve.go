@@ -78,6 +78,7 @@ type serving struct {
 	listener net.Listener
 	door     *server.Server
 	note     *serverNote
+	console  *server.Console // nil in a build without one
 	// backups is held while a backup is made.
 	backups  sync.Mutex
 	fixtures fixtureFlags
@@ -143,7 +144,7 @@ func (s *serving) open(ctx context.Context) error {
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,
-		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b),
+		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b), Console: s.console,
 	})
 	return nil
 }

@@ -133,8 +133,14 @@ func serverStatusSchema() object {
 		{"uptimeSeconds", numberSchema("", 0)},
 		{"connections", numberSchema("Open connections.", 0)},
 		{"streams", numberSchema("Open streams and subscriptions.", 0)},
+		{"caller", structure("Who asks.", object{
+			{"name", wordSchema("The name of the caller's token.")},
+			{"role", object{{"description", "What the caller may do."}, {"enum", []string{"admin", "client", "observer"}}}},
+			{"account", wordSchema("The account that owns what the caller creates.")},
+			{"expiresAt", timeSchema("When the token ends; absent if it doesn't.")},
+		}, "name", "role")},
 		{"runtime", runtime},
-	}, "version", "startedAt", "uptimeSeconds", "connections", "streams", "runtime")
+	}, "version", "startedAt", "uptimeSeconds", "connections", "streams", "caller", "runtime")
 }
 
 func rpcMessageSchema() object {

@@ -1,0 +1,252 @@
+// One WebSocket for all tabs. The hub follows the feed of all sessions for everyone, and single sessions
+// for whoever asks, and goes on after the last sequence that it delivered when the connection was lost.
+import type { Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wire";
+
+/** The families that the feed tells of: all but those that come by the hundred per second. */
+const feedTypes = [
+  "session.*", "thread.*", "turn.*", "queue.*", "action.*", "permission.*", "policy.*", "task.*", "subagent.*", "job.*", "schedule.*",
+  "process.started", "process.completed", "channel.*", "evidence.*", "review.*", "replay.*", "benchmark.*", "cost.*", "quota.*",
+  "rate_limit.*", "runtime.*", "snapshot.*", "artifact.*", "tool.result", "tool.failed", "context.compaction.*", "incident.*", "verification.*",
+];
+
+/** How long events are gathered before tabs get them. */
+const gatherFor = 16;
+const longestWait = 5000;
+
+interface Port {
+  post(message: FromWorker): void;
+  follows: Map<number, Follow>;
+}
+
+interface Follow {
+  port: Port;
+  id: number;
+  session: string;
+  /** The last sequence that the tab was given. */
+  last: number;
+  subscription: string;
+  waiting: Envelope[];
+}
+
+interface Message {
+  id?: number;
+  method?: string;
+  result?: Record<string, unknown>;
+  error?: { message: string; data?: { code?: string; detail?: string } };
+  params?: Record<string, unknown>;
+  subscriptionId?: string;
+  cursor?: string;
+}
+
+export class Hub {
+  #ports = new Set<Port>();
+  #socket: WebSocket | null = null;
+  #state: LineState = "connecting";
+  #since = Date.now();
+  #failures = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #requests = new Map<number, (m: Message) => void>();
+  #nextRequest = 1;
+  #bySubscription = new Map<string, Follow>();
+  #feed = "";
+  #cursor = "";
+  #facts: Fact[] = [];
+  #flush: ReturnType<typeof setTimeout> | undefined;
+
+  /** join adds a tab; the function that it returns handles its messages. */
+  join(post: (m: FromWorker) => void): (m: ToWorker) => void {
+    const port: Port = { post, follows: new Map() };
+    this.#ports.add(port);
+    post({ kind: "state", state: this.#state, since: this.#since });
+    if (!this.#socket && this.#timer === undefined) this.#connect();
+    return (m) => this.#told(port, m);
+  }
+
+  #told(port: Port, m: ToWorker): void {
+    switch (m.op) {
+      case "follow": {
+        const f: Follow = { port, id: m.id, session: m.session, last: m.after, subscription: "", waiting: [] };
+        port.follows.set(m.id, f);
+        if (this.#state === "live") this.#subscribe(f);
+        break;
+      }
+      case "unfollow": {
+        const f = port.follows.get(m.id);
+        port.follows.delete(m.id);
+        if (f) this.#unsubscribe(f);
+        break;
+      }
+      case "retry":
+        if (this.#socket) break;
+        clearTimeout(this.#timer);
+        this.#timer = undefined;
+        this.#failures = 0;
+        this.#connect();
+        break;
+      case "hello":
+        this.#ports.add(port);
+        // The tab holds a lock for as long as it lives.
+        if (m.lock) void navigator.locks?.request(m.lock, () => this.#leave(port));
+        break;
+      case "bye":
+        this.#leave(port);
+    }
+  }
+
+  #leave(port: Port): void {
+    if (!this.#ports.delete(port)) return;
+    for (const f of port.follows.values()) this.#unsubscribe(f);
+    port.follows.clear();
+    if (this.#ports.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#socket?.close();
+  }
+
+  #say(state: LineState): void {
+    if (state === this.#state) return;
+    this.#state = state;
+    this.#since = Date.now();
+    for (const p of this.#ports) p.post({ kind: "state", state, since: this.#since });
+  }
+
+  #connect(): void {
+    this.#timer = undefined;
+    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/ws`);
+    this.#socket = socket;
+    socket.onopen = () => {
+      this.#failures = 0;
+      this.#feed = "";
+      void this.#request("subscribe", { feed: true, types: feedTypes, ...(this.#cursor ? { cursor: this.#cursor } : {}) }).then((m) => {
+        if (m.error && this.#cursor) {
+          this.#cursor = ""; // not a cursor of this store: follow from now on
+          socket.close();
+          return;
+        }
+        this.#feed = String(m.result?.subscriptionId ?? "");
+      });
+      this.#say("live");
+      for (const p of this.#ports) for (const f of p.follows.values()) this.#subscribe(f);
+    };
+    socket.onmessage = (e) => this.#received(JSON.parse(e.data as string) as Message);
+    socket.onclose = () => {
+      if (this.#socket === socket) void this.#lost();
+    };
+  }
+
+  async #lost(): Promise<void> {
+    this.#socket = null;
+    this.#requests.clear();
+    this.#bySubscription.clear();
+    if (this.#ports.size === 0) {
+      this.#say("offline");
+      return;
+    }
+    this.#say((await this.#loggedOut()) ? "out" : "offline");
+    if (this.#socket || this.#timer !== undefined || this.#state === "out") return;
+    const wait = Math.min(longestWait, 250 * 2 ** this.#failures++);
+    this.#timer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 2));
+  }
+
+  /** A handshake that is refused says nothing of the reason, so the status is asked. */
+  async #loggedOut(): Promise<boolean> {
+    try {
+      return (await fetch("/v1/status", { credentials: "same-origin" })).status === 401;
+    } catch {
+      return false;
+    }
+  }
+
+  #request(method: string, params: unknown): Promise<Message> {
+    return new Promise((resolve) => {
+      const id = this.#nextRequest++;
+      this.#requests.set(id, resolve);
+      this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    });
+  }
+
+  #subscribe(f: Follow): void {
+    const id = this.#nextRequest++;
+    // What was gathered is the tab's already: the subscription goes on behind it.
+    this.#requests.set(id, (m) => {
+      if (m.error) {
+        f.port.post({ kind: "ended", id: f.id, detail: m.error.data?.detail ?? m.error.message, code: m.error.data?.code ?? "internal" });
+        return;
+      }
+      const subscription = String(m.result?.subscriptionId);
+      if (!f.port.follows.has(f.id)) {
+        void this.#request("unsubscribe", { subscriptionId: subscription });
+        return;
+      }
+      f.subscription = subscription;
+      this.#bySubscription.set(subscription, f);
+    });
+    this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id, method: "subscribe", params: { sessionId: f.session, after: f.last } }));
+  }
+
+  #unsubscribe(f: Follow): void {
+    if (!f.subscription || !this.#bySubscription.delete(f.subscription)) return;
+    void this.#request("unsubscribe", { subscriptionId: f.subscription });
+  }
+
+  #received(m: Message): void {
+    if (m.id !== undefined && !m.method) {
+      const answer = this.#requests.get(m.id);
+      this.#requests.delete(m.id);
+      answer?.(m);
+      return;
+    }
+    const of = m.subscriptionId ?? "";
+    if (of === this.#feed) {
+      if (m.cursor) this.#cursor = m.cursor;
+      if (m.method === "event" && m.params) this.#gatherFact(m.params as unknown as Envelope);
+      return;
+    }
+    const f = this.#bySubscription.get(of);
+    if (!f) return;
+    if (m.method === "event") this.#gather(f, m.params as unknown as Envelope);
+    else if (m.method === "snapshot.repaired" || m.method === "gap") this.#tellGap(f, m.params as unknown as Gap);
+    else if (m.method === "subscription.ended") {
+      const p = m.params?.problem as { detail?: string; code?: string } | undefined;
+      f.port.post({ kind: "ended", id: f.id, detail: p?.detail ?? "the stream ended", code: p?.code ?? "unavailable" });
+    }
+  }
+
+  #gatherFact(e: Envelope): void {
+    const { sessionId, sequence, type, timestamp, turnId, actionId, taskId, jobId } = e;
+    this.#facts.push({ sessionId, sequence, type, timestamp, turnId, actionId, taskId, jobId });
+    this.#schedule();
+  }
+
+  #gather(f: Follow, e: Envelope): void {
+    if (e.sequence <= f.last) return; // each once
+    if (e.sequence > f.last + 1) this.#tellGap(f, { gapFrom: f.last + 1, gapTo: e.sequence - 1, reason: "missing" });
+    f.last = e.sequence;
+    f.waiting.push(e);
+    this.#schedule();
+  }
+
+  #tellGap(f: Follow, gap: Gap): void {
+    this.#deliver();
+    if (gap.gapTo > f.last) f.port.post({ kind: "gap", id: f.id, gap });
+    f.last = gap.continuesAfter ?? Math.max(f.last, gap.gapTo);
+  }
+
+  #schedule(): void {
+    this.#flush ??= setTimeout(() => this.#deliver(), gatherFor);
+  }
+
+  #deliver(): void {
+    clearTimeout(this.#flush);
+    this.#flush = undefined;
+    if (this.#facts.length > 0) {
+      for (const p of this.#ports) p.post({ kind: "facts", facts: this.#facts });
+      this.#facts = [];
+    }
+    for (const f of this.#bySubscription.values()) {
+      if (f.waiting.length === 0) continue;
+      f.port.post({ kind: "events", id: f.id, events: f.waiting });
+      f.waiting = [];
+    }
+  }
+}

@@ -1,0 +1,74 @@
+// The registry of keys. A component adds its keys while it lives; "?" lists what holds now.
+
+export interface Key {
+  /** What is pressed: "a", "Ctrl+k", "g i" (one after the other), "Escape". */
+  keys: string;
+  /** What it does, for the list. */
+  does: string;
+  /** The heading in the list. */
+  group?: string;
+  run: (e: KeyboardEvent) => void;
+  /** Also while a field is edited. */
+  always?: boolean;
+  /** Left out while this is false. */
+  when?: () => boolean;
+}
+
+const registered: Key[] = [];
+let version = $state(0);
+let pending = "";
+let pendingTimer: ReturnType<typeof setTimeout> | undefined;
+
+/** allKeys are those that hold now, the newest first. */
+export function allKeys(): Key[] {
+  void version;
+  return registered.filter((k) => !k.when || k.when()).reverse();
+}
+
+/** addKeys registers keys and returns how to take them back. */
+export function addKeys(...keys: Key[]): () => void {
+  registered.push(...keys);
+  version++;
+  return () => {
+    for (const k of keys) registered.splice(registered.indexOf(k), 1);
+    version++;
+  };
+}
+
+/** useKeys registers keys for as long as the component lives. */
+export function useKeys(...keys: Key[]): void {
+  $effect(() => addKeys(...keys));
+}
+
+function pressed(e: KeyboardEvent): string {
+  const mods = [e.ctrlKey || e.metaKey ? "Ctrl" : "", e.altKey ? "Alt" : ""].filter(Boolean);
+  return [...mods, e.key === " " ? "Space" : e.key].join("+");
+}
+
+/** editing reports whether keys go into a field. */
+export function editing(target: EventTarget | null): boolean {
+  const el = target as HTMLElement | null;
+  return !!el?.closest?.("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]");
+}
+
+/** listenForKeys hands key presses to who registered them. */
+export function listenForKeys(): void {
+  addEventListener("keydown", (e) => {
+    if (e.defaultPrevented || e.isComposing || ["Shift", "Control", "Alt", "Meta"].includes(e.key)) return;
+    const inField = editing(e.target);
+    const inDialog = !!document.querySelector("dialog[open]");
+    const one = pressed(e);
+    const two = pending ? `${pending} ${one}` : "";
+    const usable = allKeys().filter((k) => k.always || (!inField && !inDialog));
+    const hit = usable.find((k) => two && k.keys === two) ?? usable.find((k) => k.keys === one);
+    clearTimeout(pendingTimer);
+    pending = "";
+    if (hit) {
+      e.preventDefault();
+      hit.run(e);
+    } else if (!inField && usable.some((k) => k.keys.startsWith(`${one} `))) {
+      pending = one;
+      pendingTimer = setTimeout(() => (pending = ""), 1500);
+    }
+  });
+}

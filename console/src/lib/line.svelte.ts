@@ -1,0 +1,40 @@
+// The state of the line to the server, as pages see it.
+import type { LineState } from "./wire";
+
+class Line {
+  state = $state<LineState>("connecting");
+  /** Since when, in milliseconds since 1970. */
+  since = $state(Date.now());
+  /** When something last came. */
+  heardAt = Date.now();
+  #onBack = new Set<() => void>();
+  #wasLive = false;
+
+  set(state: LineState, since: number): void {
+    const back = state === "live" && this.#wasLive && this.state !== "live";
+    this.state = state;
+    this.since = since;
+    if (state === "live") {
+      this.#wasLive = true;
+      this.heard();
+    }
+    if (back) for (const f of this.#onBack) f();
+  }
+
+  heard(): void {
+    this.heardAt = Date.now();
+  }
+
+  /** onBack tells when the line is there again after it was lost. It returns how to stop. */
+  onBack(f: () => void): () => void {
+    this.#onBack.add(f);
+    return () => void this.#onBack.delete(f);
+  }
+
+  /** Whether what is shown may be old. */
+  get down(): boolean {
+    return this.state === "offline" || this.state === "out";
+  }
+}
+
+export const line = new Line();

@@ -1,0 +1,38 @@
+// Short messages at the edge of the page: what was done, or why it wasn't.
+import type { Problem } from "./api";
+
+export interface Notice {
+  id: number;
+  text: string;
+  bad: boolean;
+  requestId?: string;
+}
+
+class Notices {
+  list = $state.raw<Notice[]>([]);
+  #next = 1;
+
+  add(text: string, bad = false, requestId?: string): void {
+    const id = this.#next++;
+    this.list = [...this.list.slice(-3), { id, text, bad, requestId }];
+    setTimeout(() => this.remove(id), bad ? 12_000 : 4000);
+  }
+
+  remove(id: number): void {
+    this.list = this.list.filter((n) => n.id !== id);
+  }
+}
+
+export const notices = new Notices();
+
+/** notify says that something was done. */
+export function notify(text: string): void {
+  notices.add(text);
+}
+
+/** complain says why something couldn't be done. */
+export function complain(err: unknown): void {
+  const p = err as Problem;
+  if (p.code === "aborted") return;
+  notices.add(p.advice ? `${p.detail} ${p.advice}` : String(p.message ?? err), true, p.requestId);
+}

@@ -1,0 +1,119 @@
+// A small cache of reads. A page asks with a key; who asks again gets what is known at once and
+// what is new when it comes. Facts that a query names make it ask again.
+import { untrack } from "svelte";
+import { call, Problem } from "./api";
+import { line } from "./line.svelte";
+import { onFacts } from "./live";
+import type { CommandName, Commands } from "$types/commands";
+
+/** An entry of the cache: what is known, since when, and what went wrong since. */
+export class Query<T> {
+  data = $state.raw<T | undefined>(undefined);
+  error = $state.raw<Problem | null>(null);
+  /** When the data was read, in milliseconds since 1970; 0 if never. */
+  at = $state(0);
+  loading = $state(false);
+  #again = false;
+  #read: (signal: AbortSignal) => Promise<T>;
+  #stop: AbortController | undefined;
+  users = 0;
+
+  constructor(read: (signal: AbortSignal) => Promise<T>) {
+    this.#read = read;
+  }
+
+  /** refresh reads again; a read that is under way is followed by one more. */
+  refresh = async (): Promise<void> => {
+    if (untrack(() => this.loading)) {
+      this.#again = true;
+      return;
+    }
+    this.loading = true;
+    do {
+      this.#again = false;
+      this.#stop = new AbortController();
+      try {
+        const data = await this.#read(this.#stop.signal);
+        this.data = data;
+        this.error = null;
+        this.at = Date.now();
+      } catch (err) {
+        const p = err instanceof Problem ? err : new Problem("internal", 0, String(err));
+        if (p.code !== "aborted") this.error = p;
+      }
+    } while (this.#again && this.users > 0);
+    this.loading = false;
+  };
+
+  /** cancel gives up the read that is under way. */
+  cancel(): void {
+    this.#stop?.abort();
+  }
+}
+
+const cache = new Map<string, Query<unknown>>();
+const mostKept = 100;
+
+export interface QueryOptions {
+  /** Globs over types of facts, such as "action.*": such a fact makes the query read again. */
+  on?: string[];
+  /** Only facts of this session do. */
+  session?: string;
+  /** Read again this often, in milliseconds. */
+  every?: number;
+}
+
+function matcher(globs: string[]): RegExp {
+  return new RegExp(`^(?:${globs.map((g) => g.replaceAll(".", "\\.").replaceAll("*", ".*")).join("|")})$`);
+}
+
+/**
+ * query returns the entry of a key and keeps it fresh while the component lives. Call it in a component's
+ * script; if the key depends on state, through $derived.
+ */
+export function query<T>(key: string, read: (signal: AbortSignal) => Promise<T>, opt: QueryOptions = {}): Query<T> {
+  let q = cache.get(key) as Query<T> | undefined;
+  if (!q) {
+    q = new Query<T>(read);
+    cache.set(key, q as Query<unknown>);
+    for (const [k, old] of cache) {
+      if (cache.size <= mostKept) break;
+      if (old.users === 0 && k !== key) cache.delete(k);
+    }
+  }
+  const entry = q;
+  $effect(() => {
+    entry.users++;
+    void entry.refresh();
+    const ends: (() => void)[] = [line.onBack(() => void entry.refresh())];
+    if (opt.on) {
+      const fits = matcher(opt.on);
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      ends.push(
+        onFacts((facts) => {
+          if (timer || !facts.some((f) => fits.test(f.type) && (!opt.session || f.sessionId === opt.session))) return;
+          timer = setTimeout(() => {
+            timer = undefined;
+            void entry.refresh();
+          }, 150);
+        }),
+        () => clearTimeout(timer),
+      );
+    }
+    if (opt.every) {
+      const timer = setInterval(() => void entry.refresh(), opt.every);
+      ends.push(() => clearInterval(timer));
+    }
+    return () => {
+      entry.users--;
+      if (entry.users === 0) entry.cancel();
+      for (const end of ends) end();
+    };
+  });
+  return entry;
+}
+
+/** command is the query of a command that only reads. */
+export function command<C extends CommandName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
+  return query(`${name} ${JSON.stringify(params)}`, (signal) => call(name, params, signal), opt);
+}

@@ -1,0 +1,54 @@
+// What tabs and the worker between them and the server say to each other.
+
+/** A fact as it came: the envelope of the standard. */
+export interface Envelope {
+  eventId: string;
+  sessionId: string;
+  sequence: number;
+  type: string;
+  timestamp: string;
+  payload?: Record<string, unknown>;
+  threadId?: string;
+  turnId?: string;
+  taskId?: string;
+  runId?: string;
+  stepId?: string;
+  toolCallId?: string;
+  actionId?: string;
+  subagentId?: string;
+  processId?: string;
+  modelRequestId?: string;
+  jobId?: string;
+  jobItemId?: string;
+  channelId?: string;
+  artifactId?: string;
+  evidenceId?: string;
+  [key: string]: unknown;
+}
+
+/** What the feed of all sessions tells: enough to know what to read again. */
+export type Fact = Pick<Envelope, "sessionId" | "sequence" | "type" | "timestamp" | "turnId" | "actionId" | "taskId" | "jobId">;
+
+/** A stretch of facts that can't be delivered. */
+export interface Gap {
+  gapFrom: number;
+  gapTo: number;
+  reason: string;
+  continuesAfter?: number;
+}
+
+export type LineState = "connecting" | "live" | "offline" | "out";
+
+export type ToWorker =
+  | { op: "hello"; lock?: string }
+  | { op: "follow"; id: number; session: string; after: number }
+  | { op: "unfollow"; id: number }
+  | { op: "retry" }
+  | { op: "bye" };
+
+export type FromWorker =
+  | { kind: "state"; state: LineState; since: number }
+  | { kind: "facts"; facts: Fact[] }
+  | { kind: "events"; id: number; events: Envelope[] }
+  | { kind: "gap"; id: number; gap: Gap }
+  | { kind: "ended"; id: number; detail: string; code: string };

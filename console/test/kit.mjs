@@ -1,0 +1,219 @@
+// What the tests in the browser share: servers of their own, logged in pages, and commands.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import AxeBuilder from "@axe-core/playwright";
+import { chromium } from "playwright-core";
+
+export { assert };
+
+const { AGENTD_PROGRAM: program, AGENTD_BROWSER: executablePath, AGENTD_FOLDER: folder } = process.env;
+const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const running = new Set();
+let theBrowser;
+
+export async function openBrowser() {
+  theBrowser = await chromium.launch({ executablePath, headless: true, args: flags });
+  return theBrowser;
+}
+
+export async function closeAll() {
+  await theBrowser?.close();
+  for (const s of [...running]) await s.stop();
+}
+
+/** The answers of the model that most tests use; tests add theirs in their own script. */
+export const answers = [
+  { when: { contains: "stream" }, text: Array.from({ length: 40 }, (_, i) => `word${i}`).join(" "), delay: "15ms", chunks: 40, usage: { inputTokens: 100, outputTokens: 40 } },
+  { when: { contains: "write" }, text: "I write it down.", tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "# Notes\n\nremember the milk\n" } }], usage: { inputTokens: 60, outputTokens: 20 } },
+  { when: { contains: "write" }, text: "Done: **NOTES.md** is there.", usage: { inputTokens: 90, outputTokens: 12 } },
+  { when: { contains: "form" }, ask: { prompt: "Which colour, and how many?", schema: { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 } } } } },
+  { when: { contains: "form" }, text: "Thank you." },
+  { when: { contains: "stall" }, text: "too late", stall: "1h" },
+];
+
+/** A server with a folder, a workspace and a script of its own. */
+class Server {
+  constructor(options) {
+    this.options = options;
+    this.dir = mkdtempSync(join(folder, "server-"));
+    this.work = join(this.dir, "work");
+    mkdirSync(this.work);
+    writeFileSync(join(this.dir, "script.yaml"), JSON.stringify({ answers: options.answers ?? answers }));
+    const config = {
+      data: join(this.dir, "data"),
+      workspace: { root: this.work },
+      providers: [{ id: "demo", kind: "script", script: join(this.dir, "script.yaml"), models: [{ id: "demo", capabilities: ["tools", "streaming"], contextWindow: 128000, price: { inputPerMTok: 3, outputPerMTok: 15 } }] }],
+      routing: { default: "demo/demo" },
+      ...options.config,
+    };
+    writeFileSync(join(this.dir, "config.yaml"), JSON.stringify(config));
+  }
+
+  async start() {
+    const listen = this.url ? new URL(this.url).host : "127.0.0.1:0";
+    this.process = spawn(program, ["serve", "--json", "--config", "config.yaml", "--listen", listen], { cwd: this.dir, stdio: ["ignore", "pipe", "pipe"], env: this.env() });
+    this.log = "";
+    this.process.stderr.on("data", (d) => (this.log += d));
+    this.gone = new Promise((resolve) => this.process.once("exit", resolve));
+    const line = await new Promise((resolve, reject) => {
+      let text = "";
+      this.process.stdout.on("data", (d) => {
+        text += d;
+        if (text.includes("\n")) resolve(text.split("\n")[0]);
+      });
+      this.gone.then(() => reject(new Error(`agentd serve ended:\n${this.log}`)));
+    });
+    this.url = JSON.parse(line).url;
+    this.token = readFileSync(join(this.dir, "data", "token"), "utf8").trim();
+    running.add(this);
+    return this;
+  }
+
+  env() {
+    return { ...process.env, ...this.options.env };
+  }
+
+  async kill() {
+    this.process.kill("SIGKILL");
+    await this.gone;
+  }
+
+  async stop() {
+    running.delete(this);
+    this.process.kill("SIGTERM");
+    await this.gone;
+  }
+
+  /** call carries out a command as the admin, or with another token. */
+  async call(command, params = {}, token = this.token) {
+    const res = await fetch(`${this.url}/v1/commands/${command}`, { method: "POST", headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" }, body: JSON.stringify(params) });
+    const body = await res.json();
+    if (!res.ok) throw Object.assign(new Error(`${command}: ${res.status} ${body.detail}`), { status: res.status, problem: body });
+    return body;
+  }
+
+  /** cli runs agentd with arguments in the server's folder and returns what it prints. */
+  cli(...args) {
+    const r = spawnSync(program, [...args, "--config", "config.yaml"], { cwd: this.dir, encoding: "utf8", env: this.env() });
+    if (r.status !== 0) throw new Error(`agentd ${args.join(" ")}: exit ${r.status}\n${r.stdout}${r.stderr}`);
+    return r.stdout;
+  }
+
+  /** events returns all facts of a session. */
+  async events(sessionId) {
+    const all = [];
+    for (let after = 0; ; ) {
+      const res = await fetch(`${this.url}/v1/sessions/${sessionId}/events?after=${after}&limit=1000`, { headers: { Authorization: `Bearer ${this.token}` } });
+      const page = await res.json();
+      all.push(...page.events);
+      if (page.events.length === 0 || page.nextAfter >= page.lastSequence) return all;
+      after = page.nextAfter;
+    }
+  }
+
+  /** awaitEvent waits for a fact that fits. */
+  async awaitEvent(sessionId, fits) {
+    const stop = new AbortController();
+    const res = await fetch(`${this.url}/v1/sessions/${sessionId}/events`, { headers: { Authorization: `Bearer ${this.token}`, Accept: "text/event-stream" }, signal: stop.signal });
+    let text = "";
+    for await (const part of res.body.pipeThrough(new TextDecoderStream())) {
+      text += part;
+      const frames = text.split("\n\n");
+      text = frames.pop();
+      for (const frame of frames) {
+        const data = /^data: (.*)$/m.exec(frame)?.[1];
+        const e = data && JSON.parse(data);
+        if (e?.type && fits(e)) {
+          stop.abort();
+          return e;
+        }
+      }
+    }
+    throw new Error(`the fact did not come in ${sessionId}`);
+  }
+
+  /** turn submits a turn and returns its ids; done waits for its end. */
+  async turn(input, params = {}) {
+    return this.call("submit_turn", { create: true, input, ...params });
+  }
+
+  async done(turn) {
+    return this.awaitEvent(turn.sessionId, (e) => e.turnId === turn.turnId && ["turn.completed", "turn.failed", "turn.cancelled"].includes(e.type));
+  }
+
+  /** asked waits until a turn asks something. */
+  async asked(turn) {
+    return this.awaitEvent(turn.sessionId, (e) => e.turnId === turn.turnId && e.type === "action.required");
+  }
+}
+
+let shared;
+
+/** server is the one that most tests share. */
+export async function server() {
+  shared ??= await new Server({}).start();
+  return shared;
+}
+
+/** ownServer is one for a test alone. It ends with the test. */
+export async function ownServer(t, options = {}) {
+  const s = await new Server(options).start();
+  t.ends.push((failed) => {
+    if (failed) t.log += `\n${s.log.slice(-3000)}`;
+    return s.stop();
+  });
+  return s;
+}
+
+/** visit opens a page in a browser of its own. It fails the test on errors of scripts and on violations of the page's policy. */
+export async function visit(t, s, path = "/", { token = s.token, viewport = { width: 1280, height: 800 }, theme = "light", login = true, errors = [] } = {}) {
+  const context = await t.browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  const bad = [];
+  const expected = (text) => errors.some((e) => text.includes(e));
+  page.on("pageerror", (e) => bad.push(`error: ${e.stack ?? e}`));
+  page.on("console", (m) => {
+    const text = m.text();
+    // A lost connection is told to the console by the browser itself.
+    if (m.type() === "error" && !/WebSocket connection|net::ERR_|status of 4\d\d|status of 5\d\d/.test(text) && !expected(text)) bad.push(`console: ${text}`);
+  });
+  page.on("request", (r) => {
+    if (!r.url().startsWith(s.url) && !/^(blob|data):/.test(r.url())) bad.push(`foreign request: ${r.url()}`);
+  });
+  t.ends.push(async (failed) => {
+    if (failed) {
+      const path = join(folder, `failed-${Date.now()}.png`);
+      await page.screenshot({ path }).catch(() => {});
+      t.log += `\nscreen: ${path}\nat ${page.url()}\n${(await page.locator("body").innerText().catch(() => "")).slice(0, 1500)}`;
+    }
+    await context.close();
+    if (bad.length > 0) throw new Error(bad.join("\n"));
+  });
+  if (login) {
+    const res = await context.request.post(`${s.url}/ui/login`, { data: { token } });
+    assert.equal(res.status(), 200);
+  }
+  await page.goto(`${s.url}/ui${path}`);
+  if (login) await page.locator("main h1, main .problem").first().waitFor();
+  return page;
+}
+
+/** axe finds what people with assistive technology can't use: nothing. */
+export async function axe(page, what) {
+  const { violations } = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]).analyze();
+  assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html.slice(0, 200)} (${n.failureSummary?.replace(/\s+/g, " ").slice(0, 300)})`).slice(0, 3).join(" | ")}`), [], what);
+}
+
+/** noSidewaysScroll: a phone shows the page without scrolling to the side. */
+export async function noSidewaysScroll(page) {
+  const wide = await page.evaluate(() => ({ page: document.documentElement.scrollWidth, view: innerWidth, main: document.querySelector("main").scrollWidth - document.querySelector("main").clientWidth }));
+  assert.ok(wide.page <= wide.view && wide.main <= 0, `sideways: ${JSON.stringify(wide)}`);
+}
+
+/** screen takes a picture for docs, if asked to. */
+export async function screen(page, name) {
+  if (process.env.AGENTD_TEST_SCREENS) await page.screenshot({ path: new URL(`../../docs/console/${name}.png`, import.meta.url).pathname });
+}

@@ -1,0 +1,40 @@
+// Runs all files *.test.mjs of this folder in one browser, one test after the other, and writes a line
+// of JSON for each test.
+import { readdirSync } from "node:fs";
+import { closeAll, openBrowser } from "./kit.mjs";
+
+const chosen = (process.env.AGENTD_TEST_PAGES ?? "").split(/[ ,]+/).filter(Boolean);
+const files = readdirSync(new URL(".", import.meta.url)).filter((f) => f.endsWith(".test.mjs")).sort();
+let failed = false;
+process.on("uncaughtException", (err) => {
+  console.error(err);
+  process.exit(2);
+});
+const browser = await openBrowser();
+for (const file of files) {
+  const group = file.replace(".test.mjs", "");
+  if (chosen.length > 0 && !chosen.includes(group)) continue;
+  const { default: tests } = await import(`./${file}`);
+  for (const [name, run] of Object.entries(tests)) {
+    const began = Date.now();
+    const result = { name: `${group}/${name.replaceAll(" ", "_")}` };
+    const kit = { log: "", browser, ends: [] };
+    try {
+      await run(kit);
+    } catch (err) {
+      if (err.skip) result.skip = err.skip;
+      else result.error = err.stack ?? String(err);
+    }
+    for (const end of kit.ends.reverse()) {
+      try {
+        await end(!!result.error);
+      } catch (err) {
+        result.error ??= err.stack ?? String(err);
+      }
+    }
+    failed ||= !!result.error;
+    console.log(JSON.stringify({ ...result, log: kit.log, ms: Date.now() - began }));
+  }
+}
+await closeAll();
+process.exit(failed ? 1 : 0);

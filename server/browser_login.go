@@ -1,0 +1,150 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"agentd/command"
+	"agentd/fault"
+)
+
+// consolePath is where the console is.
+const consolePath = "/ui/"
+
+// consoleRoutes are the console's addresses.
+func (s *Server) consoleRoutes() []route {
+	if s.opt.Console == nil || s.opt.Console.Files == nil {
+		return nil
+	}
+	return []route{
+		{http.MethodPost, consolePath + "login", true, s.serveLogin},
+		{http.MethodPost, consolePath + "logout", true, s.serveLogout},
+		{http.MethodPost, consolePath + "link", false, s.serveLoginLink},
+		{http.MethodGet, "/ui", true, s.serveConsole},
+		{http.MethodGet, consolePath, true, s.serveConsole},
+		{http.MethodGet, consolePath + "{path...}", true, s.serveConsole},
+	}
+}
+
+// serveConsole answers GET below /ui/ with the console's own files, for anyone.
+func (s *Server) serveConsole(w http.ResponseWriter, r *http.Request, _ *request) error {
+	if r.URL.Path == "/ui" {
+		http.Redirect(w, r, consolePath, http.StatusPermanentRedirect)
+		return nil
+	}
+	s.opt.Console.Files.ServeHTTP(w, r)
+	return nil
+}
+
+// callerRead is who a caller is, in their own eyes.
+type callerRead struct {
+	Name      string       `json:"name"`
+	Role      command.Role `json:"role"`
+	Account   string       `json:"account,omitempty"`
+	ExpiresAt time.Time    `json:"expiresAt,omitzero"`
+}
+
+func (id *Identity) read() callerRead {
+	return callerRead{id.Name, id.Role, id.Account, id.Expires.UTC()}
+}
+
+// serveLogin answers POST /ui/login: a token, or the code of a link, for a cookie.
+func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *request) error {
+	// Who is logged in by another page sees that page's sessions as their own.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return fault.New(fault.Forbidden, "only the console's own page can log in")
+	}
+	in, err := readLogin(w, r)
+	if err != nil {
+		return err
+	}
+	token := strings.TrimSpace(in.Token)
+	if in.Code != "" {
+		known := false
+		if token, known = s.browsers.useLink(in.Code); !known {
+			return fault.New(fault.Unauthenticated, "the link was used already or is older than two minutes; run agentd console again")
+		}
+	}
+	if token == "" {
+		return fault.Param("token", "is missing")
+	}
+	if s.opt.Auth == nil || len(token) > maxToken {
+		return errBadToken
+	}
+	id, err := s.opt.Auth.Authenticate(r.Context(), token)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(loginFor)
+	if !id.Expires.IsZero() && id.Expires.Before(until) {
+		until = id.Expires
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName(r), Value: s.browsers.close(sealedLogin{token, until.Unix()}), Path: "/",
+		Expires: until.UTC(), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
+	})
+	return writeJSON(w, mustMarshal(id.read()))
+}
+
+// overTLS reports whether the browser speaks TLS, to us or to a proxy before us.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://")
+}
+
+// loginBody is what a browser logs in with.
+type loginBody struct {
+	Token string `json:"token"`
+	Code  string `json:"code"`
+}
+
+// readLogin reads a login as JSON or as a form.
+func readLogin(w http.ResponseWriter, r *http.Request) (in loginBody, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLoginBody))
+	if err != nil {
+		return in, fault.Wrap(fault.InvalidParams, err, "the body can't be read, or is longer than 8 KiB")
+	}
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if media == "application/x-www-form-urlencoded" {
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			return in, fault.New(fault.InvalidParams, "the form can't be read")
+		}
+		return loginBody{form.Get("token"), form.Get("code")}, nil
+	}
+	if media != "application/json" && media != "" {
+		return in, fault.New(fault.UnsupportedMedia, "the body must be application/json or a form")
+	}
+	if json.Unmarshal(body, &in) != nil {
+		return in, fault.New(fault.InvalidParams, `the body must be {"token": "…"}`)
+	}
+	return in, nil
+}
+
+// serveLogout answers POST /ui/logout. It needs no good login: one that has ended can be left, too.
+func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request, _ *request) error {
+	if err := checkSameOrigin(r); err != nil {
+		return err
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r)})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// serveLoginLink answers POST /ui/link: a path that logs a browser in once, with
+// the caller's token. The code is in the fragment, which no server and no log sees.
+func (s *Server) serveLoginLink(w http.ResponseWriter, _ *http.Request, q *request) error {
+	code, err := s.browsers.addLink(q.login.token)
+	if err != nil {
+		return err
+	}
+	keepSecret(w, true)
+	return writeJSON(w, mustMarshal(struct {
+		Path      string    `json:"path"`
+		ExpiresAt time.Time `json:"expiresAt"`
+	}{consolePath + "login#" + code, time.Now().Add(linkFor).UTC().Truncate(time.Second)}))
+}
