@@ -77,7 +77,7 @@ type ListActionsResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// ActionRecord is what callers may rely on in the record of an action.
+// ActionRecord is the record of an action. This is the part that callers in Go rely on.
 type ActionRecord struct {
 	// ActionID is the action's id.
 	ActionID string `json:"actionId"`
@@ -124,6 +124,3 @@ type ActionRecord struct {
 	// Decision that was taken.
 	Decision string `json:"decision,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (ActionRecord) ReadModel() string { return "action" }

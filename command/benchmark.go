@@ -248,7 +248,7 @@ type CompareBenchmarkRunsResult struct {
 	Comparison ComparisonRecord `json:"comparison"`
 }
 
-// ComparisonRecord is what callers may rely on in a comparison.
+// ComparisonRecord is a comparison.
 type ComparisonRecord struct {
 	event.Comparison
 	// Baseline is what was there.
@@ -300,6 +300,3 @@ type ComparedInterval struct {
 	// Note says why there are no bounds, or what they leave out.
 	Note string `json:"note,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (ComparisonRecord) ReadModel() string { return "comparison" }

@@ -85,13 +85,6 @@ func formOf[P, R any, PP interface {
 	return Form{New: func() Params { return PP(new(P)) }, Result: (*R)(nil)}
 }
 
-// ReadModel is implemented by results that are the relied-on part of a larger
-// read model.
-type ReadModel interface {
-	// ReadModel returns the read model's name.
-	ReadModel() string
-}
-
 // catalog holds the entries of all commands, in the order of the reference.
 var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(

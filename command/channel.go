@@ -190,7 +190,7 @@ type ListChannelsResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// ChannelRecord is what callers may rely on in the record of a channel.
+// ChannelRecord is the record of a channel.
 type ChannelRecord struct {
 	// ChannelID is the channel's id.
 	ChannelID string `json:"channelId"`
@@ -223,9 +223,6 @@ type ChannelRecord struct {
 	// ResumeTokenRef names the resume token without being of use as one.
 	ResumeTokenRef string `json:"resumeTokenRef,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (ChannelRecord) ReadModel() string { return "channel" }
 
 // ChannelLink is how a channel stands to one session.
 type ChannelLink struct {

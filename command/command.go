@@ -28,8 +28,8 @@
 //   - also: "string" says that a short form is taken.
 //
 // A result has at least the fields of its struct: readers must ignore
-// what they don't know. Structs that implement [ReadModel] are the part of a read
-// model that callers may rely on.
+// what they don't know. Of a read model that another package makes, the struct here is
+// the part that callers in Go rely on; the reference has the whole.
 //
 // Everything here is plain data and pure functions, safe for concurrent use. The
 // package depends on event, fault and the codecs of internal/wire only.

@@ -59,7 +59,7 @@ func (p *GetExecutionEnvironment) Validate() error {
 	return nil
 }
 
-// EnvironmentRead is what callers may rely on in the environment snapshot.
+// EnvironmentRead is where commands run. This is the part that callers in Go rely on.
 type EnvironmentRead struct {
 	// Cwd is the folder that commands run in.
 	Cwd string `json:"cwd"`
@@ -70,6 +70,3 @@ type EnvironmentRead struct {
 	// Processes that have not ended.
 	Processes []ProcessRecord `json:"processes,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (EnvironmentRead) ReadModel() string { return "execution_environment" }

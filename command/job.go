@@ -212,7 +212,7 @@ func (*ReportJobItem) returns(*JobRecord) {}
 // Validate implements [Params].
 func (p *ReportJobItem) Validate() error { return check(p) }
 
-// JobSummary is what callers may rely on in the record of a job.
+// JobSummary is the record of a job without its items.
 type JobSummary struct {
 	// JobID is the job's id.
 	JobID string `json:"jobId"`
@@ -267,9 +267,6 @@ type JobSummary struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// ReadModel implements [ReadModel].
-func (JobSummary) ReadModel() string { return "job" }
-
 // JobRecord is a job with a page of its items.
 type JobRecord struct {
 	JobSummary
@@ -279,7 +276,7 @@ type JobRecord struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// JobItemRecord is what callers may rely on in the record of a job's item.
+// JobItemRecord is the record of a job's item.
 type JobItemRecord struct {
 	// ItemID is the item's id.
 	ItemID string `json:"itemId"`
@@ -294,6 +291,3 @@ type JobItemRecord struct {
 	// ThreadID is the thread that works, or worked, on the item.
 	ThreadID string `json:"threadId,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (JobItemRecord) ReadModel() string { return "job_item" }

@@ -83,9 +83,6 @@ type PeerTaskRecord struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-// ReadModel implements [ReadModel].
-func (PeerTaskRecord) ReadModel() string { return "peer_task" }
-
 // ListPeerTasks lists the tasks of peers, those whose status changed last first.
 type ListPeerTasks struct {
 	Page
@@ -275,6 +272,3 @@ type PeerPushRecord struct {
 	// Final says that no more notifications follow.
 	Final bool `json:"final,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (PeerPushRecord) ReadModel() string { return "peer_push" }

@@ -68,9 +68,6 @@ type PeerWork struct {
 	Artifacts []string `json:"artifacts,omitempty"`
 }
 
-// ReadModel implements [ReadModel].
-func (PeerWork) ReadModel() string { return "peer_work" }
-
 // PeerLink is how an attempt stands at the peer.
 type PeerLink struct {
 	// RemoteTaskID is the task as the peer knows it.

@@ -169,7 +169,7 @@ type ListProcessesResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// ProcessRecord is what callers may rely on in the record of a process.
+// ProcessRecord is the record of a process.
 type ProcessRecord struct {
 	// ProcessID is the process's id.
 	ProcessID string `json:"processId"`
@@ -202,6 +202,3 @@ type ProcessRecord struct {
 	// DurationMs is how long it ran.
 	DurationMs int64 `json:"durationMs,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (ProcessRecord) ReadModel() string { return "process" }

@@ -159,7 +159,7 @@ func (*DeleteSchedule) returns(*ScheduleResult) {}
 // Validate implements [Params].
 func (p *DeleteSchedule) Validate() error { return check(p) }
 
-// ScheduleRecord is what callers may rely on in the record of a schedule.
+// ScheduleRecord is the record of a schedule.
 type ScheduleRecord struct {
 	// ScheduleID is the schedule's id.
 	ScheduleID string `json:"scheduleId"`
@@ -202,6 +202,3 @@ type ScheduleRecord struct {
 	// CreatedAt is when the schedule was created.
 	CreatedAt time.Time `json:"createdAt"`
 }
-
-// ReadModel implements [ReadModel].
-func (ScheduleRecord) ReadModel() string { return "schedule" }

@@ -108,7 +108,8 @@ type HistoryOrigin struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-// SessionRead is what callers may rely on in the session snapshot.
+// SessionRead is the session snapshot with a window of its history. This is the part
+// that callers in Go rely on.
 type SessionRead struct {
 	// SchemaVersion of the snapshot.
 	SchemaVersion string `json:"schemaVersion"`
@@ -133,6 +134,3 @@ type SessionRead struct {
 	// History is the window of recent events.
 	History History `json:"history"`
 }
-
-// ReadModel implements [ReadModel].
-func (SessionRead) ReadModel() string { return "session_snapshot" }

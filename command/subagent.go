@@ -169,7 +169,7 @@ type ListSubagentsResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// SubagentRecord is what callers may rely on in the record of a child.
+// SubagentRecord is the record of a child.
 type SubagentRecord struct {
 	// SubagentID is the child's id.
 	SubagentID string `json:"subagentId"`
@@ -202,6 +202,3 @@ type SubagentRecord struct {
 	// SpawnedAt is when the child was created.
 	SpawnedAt time.Time `json:"spawnedAt"`
 }
-
-// ReadModel implements [ReadModel].
-func (SubagentRecord) ReadModel() string { return "subagent" }

@@ -256,7 +256,7 @@ type TaskRunResult struct {
 	AttemptCount int64 `json:"attemptCount"`
 }
 
-// TaskRecord is what callers may rely on in the record of a task.
+// TaskRecord is the record of a task. This is the part that callers in Go rely on.
 type TaskRecord struct {
 	// TaskID is the task's id.
 	TaskID string `json:"taskId"`
@@ -298,10 +298,7 @@ type TaskRecord struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// ReadModel implements [ReadModel].
-func (TaskRecord) ReadModel() string { return "task" }
-
-// AttemptRecord is what callers may rely on in the record of an attempt.
+// AttemptRecord is the record of an attempt. This is the part that callers in Go rely on.
 type AttemptRecord struct {
 	// RunID is the attempt's run.
 	RunID string `json:"runId"`
@@ -314,9 +311,6 @@ type AttemptRecord struct {
 	// LastError is why it failed.
 	LastError *event.Failure `json:"lastError,omitempty"`
 }
-
-// ReadModel implements [ReadModel].
-func (AttemptRecord) ReadModel() string { return "attempt" }
 
 // Relationship is one edge of the task graph.
 type Relationship struct {

@@ -23,7 +23,7 @@ func (*GetThreadRead) returns(*ThreadRead) {}
 // Validate implements [Params].
 func (p *GetThreadRead) Validate() error { return check(p) }
 
-// ThreadRead is what callers may rely on in the read model of a thread.
+// ThreadRead is the read model of a thread. This is the part that callers in Go rely on.
 type ThreadRead struct {
 	// ThreadID is the thread's id.
 	ThreadID string `json:"threadId"`
@@ -45,7 +45,7 @@ type ThreadRead struct {
 	PendingRequests []ActionRecord `json:"pendingRequests"`
 }
 
-// TurnRead is what callers may rely on in the read model of a turn.
+// TurnRead is the read model of a turn. This is the part that callers in Go rely on.
 type TurnRead struct {
 	// TurnID is the turn's id.
 	TurnID string `json:"turnId"`
@@ -77,10 +77,8 @@ type TurnOrigin struct {
 	EndSequence uint64 `json:"endSequence,omitempty"`
 }
 
-// ReadModel implements [ReadModel].
-func (TurnRead) ReadModel() string { return "turn" }
-
-// QueuedTurnRead is what callers may rely on in the read model of a turn that waits.
+// QueuedTurnRead is the read model of a turn that waits. This is the part that callers in
+// Go rely on.
 type QueuedTurnRead struct {
 	// TurnID is the turn's id.
 	TurnID string `json:"turnId"`
@@ -89,12 +87,6 @@ type QueuedTurnRead struct {
 	// Source says who submitted the turn.
 	Source string `json:"source"`
 }
-
-// ReadModel implements [ReadModel].
-func (QueuedTurnRead) ReadModel() string { return "queued_turn" }
-
-// ReadModel implements [ReadModel].
-func (ThreadRead) ReadModel() string { return "thread_read_model" }
 
 // ResumeThread continues a thread that is blocked or was stopped.
 type ResumeThread struct {

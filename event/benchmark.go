@@ -4,20 +4,33 @@ import "time"
 
 // Benchmark is the envelope's part that joins a fact to a trial.
 type Benchmark struct {
-	DatasetID             string `json:"datasetId,omitempty"`
-	DatasetVersion        string `json:"datasetVersion,omitempty"`
-	DatasetRef            string `json:"datasetRef,omitempty"`
-	TaskID                string `json:"taskId,omitempty"`
-	TrialID               string `json:"trialId,omitempty"`
-	ConfigurationID       string `json:"configurationId,omitempty"`
-	Role                  string `json:"role,omitempty" enum:"@trialRole"`
-	HarborJobRef          string `json:"harborJobRef,omitempty"`
-	HarborTrialRef        string `json:"harborTrialRef,omitempty"`
-	TaskTomlRef           string `json:"taskTomlRef,omitempty"`
+	// DatasetID is the data set's id.
+	DatasetID string `json:"datasetId,omitempty"`
+	// DatasetVersion of the data set.
+	DatasetVersion string `json:"datasetVersion,omitempty"`
+	// DatasetRef is where the data set is.
+	DatasetRef string `json:"datasetRef,omitempty"`
+	// TaskID is the data set's task that is tried.
+	TaskID string `json:"taskId,omitempty"`
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId,omitempty"`
+	// ConfigurationID is the configuration that is tried.
+	ConfigurationID string `json:"configurationId,omitempty"`
+	// Role of the configuration in a comparison.
+	Role string `json:"role,omitempty" enum:"@trialRole"`
+	// HarborJobRef is the job in Harbor.
+	HarborJobRef string `json:"harborJobRef,omitempty"`
+	// HarborTrialRef is the trial in Harbor.
+	HarborTrialRef string `json:"harborTrialRef,omitempty"`
+	// TaskTomlRef is the task's definition in Harbor.
+	TaskTomlRef string `json:"taskTomlRef,omitempty"`
+	// SingleChangedVariable is what alone differs from the baseline.
 	SingleChangedVariable string `json:"singleChangedVariable,omitempty"`
-	// HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in
-	// Harbor, if start_benchmark_trial named them.
-	HarborTrialResultRef    string `json:"harborTrialResultRef,omitempty"`
+	// HarborTrialResultRef is the result of the trial in Harbor, if start_benchmark_trial
+	// named it.
+	HarborTrialResultRef string `json:"harborTrialResultRef,omitempty"`
+	// HarborVerifierStdoutRef is what Harbor's verifier printed, if start_benchmark_trial
+	// named it.
 	HarborVerifierStdoutRef string `json:"harborVerifierStdoutRef,omitempty"`
 }
 
@@ -145,8 +158,9 @@ type BenchmarkInterval struct {
 	Method string `json:"method" enum:"@comparisonMethod"`
 	// Level is the confidence, such as 0.95.
 	Level float64 `json:"level"`
-	// Low and High bound the difference; null where too few trials are there to say.
-	Low  *float64 `json:"low"`
+	// Low is the lower bound of the difference; null where too few trials are there to say.
+	Low *float64 `json:"low"`
+	// High is the upper bound of the difference; null where too few trials are there to say.
 	High *float64 `json:"high"`
 	// Samples counts the pairs, or the trials of both sides.
 	Samples int64 `json:"samples"`

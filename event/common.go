@@ -26,10 +26,14 @@ type Failure struct {
 
 // Usage counts tokens. Cached input tokens are part of the input tokens.
 type Usage struct {
-	InputTokens       int64 `json:"inputTokens"`
-	OutputTokens      int64 `json:"outputTokens"`
+	// InputTokens that the model was given, cached ones included.
+	InputTokens int64 `json:"inputTokens"`
+	// OutputTokens that the model gave, those of its reasoning included.
+	OutputTokens int64 `json:"outputTokens"`
+	// CachedInputTokens are the part of the input that the provider had kept.
 	CachedInputTokens int64 `json:"cachedInputTokens,omitempty"`
-	ReasoningTokens   int64 `json:"reasoningTokens,omitempty"`
+	// ReasoningTokens are the part of the output that was reasoning.
+	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
 }
 
 // Workspace is the folder that a session works in.
@@ -54,8 +58,10 @@ type SessionCreated struct {
 
 // ForkPoint is a place in another session's history.
 type ForkPoint struct {
+	// SessionID is the session that was forked.
 	SessionID string `json:"sessionId" check:"nonempty"`
-	ThreadID  string `json:"threadId,omitempty"`
+	// ThreadID is the thread that was forked.
+	ThreadID string `json:"threadId,omitempty"`
 	// Sequence is the last event that belongs to the fork.
 	Sequence uint64 `json:"sequence"`
 	// Hash is the chain's hash at that event, in hex.
@@ -122,9 +128,12 @@ type ThreadUpdated struct {
 
 // QueueEntry is one waiting turn.
 type QueueEntry struct {
-	TurnID   string `json:"turnId" check:"nonempty"`
-	Position int64  `json:"position"`
-	Source   string `json:"source" check:"nonempty"`
+	// TurnID is the turn that waits.
+	TurnID string `json:"turnId" check:"nonempty"`
+	// Position from 1, first to run first.
+	Position int64 `json:"position"`
+	// Source says who submitted the turn.
+	Source string `json:"source" check:"nonempty"`
 }
 
 // QueueChanged gives a thread's whole queue after the change, first to run first.

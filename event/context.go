@@ -4,17 +4,25 @@ import "time"
 
 // ContextItem is something that was selected for the model's context.
 type ContextItem struct {
-	Kind   string `json:"kind" enum:"instructions history file memory knowledge source browser policy tool_inventory summary other"`
-	Ref    string `json:"ref,omitempty"`
-	Title  string `json:"title,omitempty"`
-	Tokens int64  `json:"tokens,omitempty"`
+	// Kind of the item.
+	Kind string `json:"kind" enum:"instructions history file memory knowledge source browser policy tool_inventory summary other"`
+	// Ref is where the item is.
+	Ref string `json:"ref,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Tokens is its size as far as it is known.
+	Tokens int64 `json:"tokens,omitempty"`
+	// Digest identifies the content.
 	Digest string `json:"digest,omitempty"`
 }
 
 // ContextOmission is something that was left out, or is missing, and why.
 type ContextOmission struct {
-	Kind   string `json:"kind" check:"nonempty"`
-	Ref    string `json:"ref,omitempty"`
+	// Kind of what was left out.
+	Kind string `json:"kind" check:"nonempty"`
+	// Ref is where it is.
+	Ref string `json:"ref,omitempty"`
+	// Reason says why it was left out.
 	Reason string `json:"reason" check:"nonempty"`
 }
 
@@ -41,23 +49,36 @@ type CompactionStarted struct {
 
 // Preserved lists what a compaction must not lose.
 type Preserved struct {
-	Actions      []string `json:"actions"`
-	Incidents    []string `json:"incidents"`
+	// Actions are the pending actions.
+	Actions []string `json:"actions"`
+	// Incidents are the incidents that are still of interest.
+	Incidents []string `json:"incidents"`
+	// EvidenceRefs point to evidence.
 	EvidenceRefs []string `json:"evidenceRefs"`
+	// ArtifactRefs point to artifacts.
 	ArtifactRefs []string `json:"artifactRefs"`
 }
 
 // CompactionCompleted replaces earlier turns by a summary in the context.
 type CompactionCompleted struct {
-	CompactionID    string    `json:"compactionId" check:"nonempty"`
-	Trigger         string    `json:"trigger" enum:"@compactionTrigger"`
-	AffectedTurns   []string  `json:"affectedTurns"`
-	SummaryRef      string    `json:"summaryRef" check:"nonempty"`
-	SummaryPreview  string    `json:"summaryPreview,omitempty"`
-	ContinuationRef string    `json:"continuationRef,omitempty"`
-	TokensBefore    int64     `json:"tokensBefore"`
-	TokensAfter     int64     `json:"tokensAfter"`
-	Preserved       Preserved `json:"preserved"`
+	// CompactionID is the compaction's id.
+	CompactionID string `json:"compactionId" check:"nonempty"`
+	// Trigger says who or what asked for it.
+	Trigger string `json:"trigger" enum:"@compactionTrigger"`
+	// AffectedTurns are the turns that the summary stands for.
+	AffectedTurns []string `json:"affectedTurns"`
+	// SummaryRef is where the summary is.
+	SummaryRef string `json:"summaryRef" check:"nonempty"`
+	// SummaryPreview is the beginning of the summary.
+	SummaryPreview string `json:"summaryPreview,omitempty"`
+	// ContinuationRef is where the text is with which the thread goes on.
+	ContinuationRef string `json:"continuationRef,omitempty"`
+	// TokensBefore is the size of the conversation before.
+	TokensBefore int64 `json:"tokensBefore"`
+	// TokensAfter is the size of the conversation after.
+	TokensAfter int64 `json:"tokensAfter"`
+	// Preserved lists what was kept.
+	Preserved Preserved `json:"preserved"`
 	// ThroughSequence is the last event that the summary covers.
 	ThroughSequence uint64 `json:"throughSequence"`
 }
@@ -182,8 +203,11 @@ type RollbackStarted struct {
 
 // RollbackFile is what a rollback did with one file.
 type RollbackFile struct {
-	Path   string `json:"path" check:"nonempty"`
+	// Path relative to the workspace.
+	Path string `json:"path" check:"nonempty"`
+	// Change that was made, or would be.
 	Change string `json:"change" enum:"@rollbackChange"`
+	// Reason says why the file is left as it is.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -4,22 +4,36 @@ import "time"
 
 // PermissionEvaluated is a decision on whether something may run, before it runs.
 type PermissionEvaluated struct {
-	Decision       string   `json:"decision" enum:"@ruleDecision"`
-	DecisionSource string   `json:"decisionSource" enum:"@decisionSource"`
-	DecisionReason string   `json:"decisionReason" check:"nonempty"`
-	RuleRefs       []string `json:"ruleRefs"`
+	// Decision on the call.
+	Decision string `json:"decision" enum:"@ruleDecision"`
+	// DecisionSource says who or what decided.
+	DecisionSource string `json:"decisionSource" enum:"@decisionSource"`
+	// DecisionReason says why.
+	DecisionReason string `json:"decisionReason" check:"nonempty"`
+	// RuleRefs are the rules that the decision rests on.
+	RuleRefs []string `json:"ruleRefs"`
 	// Scope is what the decision is about: paths, hosts, the command's parts.
-	Scope            Raw       `json:"scope"`
-	Destructive      bool      `json:"destructive"`
-	ToolName         string    `json:"toolName" check:"nonempty"`
-	PermissionMode   string    `json:"permissionMode,omitempty"`
-	SafeArgs         Raw       `json:"safeArgs,omitempty"`
-	InputRef         string    `json:"inputRef,omitempty"`
-	UpdatedInputRef  string    `json:"updatedInputRef,omitempty"`
-	ApprovalActionID string    `json:"approvalActionId,omitempty"`
-	ExpiresAt        time.Time `json:"expiresAt,omitzero"`
-	Impact           string    `json:"impact,omitempty"`
-	RollbackAdvice   string    `json:"rollbackAdvice,omitempty"`
+	Scope Raw `json:"scope"`
+	// Destructive says that something may be lost that nothing brings back.
+	Destructive bool `json:"destructive"`
+	// ToolName is the tool of the call.
+	ToolName string `json:"toolName" check:"nonempty"`
+	// PermissionMode that the decision was made in.
+	PermissionMode string `json:"permissionMode,omitempty"`
+	// SafeArgs are the arguments, without secrets.
+	SafeArgs Raw `json:"safeArgs,omitempty"`
+	// InputRef is where large arguments are.
+	InputRef string `json:"inputRef,omitempty"`
+	// UpdatedInputRef is where the arguments are as a hook changed them.
+	UpdatedInputRef string `json:"updatedInputRef,omitempty"`
+	// ApprovalActionID is the action that asks for an approval.
+	ApprovalActionID string `json:"approvalActionId,omitempty"`
+	// ExpiresAt is when the decision is over.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Impact says what the call would do.
+	Impact string `json:"impact,omitempty"`
+	// RollbackAdvice says how it can be taken back.
+	RollbackAdvice string `json:"rollbackAdvice,omitempty"`
 	// Subcommands are the simple commands that a command line was parsed into.
 	Subcommands []string `json:"subcommands,omitempty"`
 	// GrantID is the earlier approval that answered an ask.
@@ -36,6 +50,7 @@ type PermissionEvaluated struct {
 
 // PathLookup is what a decision found at a path.
 type PathLookup struct {
+	// Path that was looked up.
 	Path string `json:"path" check:"nonempty"`
 	// LeadsTo is where symbolic links lead; empty if there are none.
 	LeadsTo string `json:"leadsTo,omitempty"`
@@ -74,27 +89,41 @@ type PermissionResolved struct {
 // Enforcement names, per boundary, the mechanism that the kernel really
 // enforces, or "none".
 type Enforcement struct {
+	// Filesystem is what confines files, or none.
 	Filesystem string `json:"filesystem" check:"nonempty"`
-	Network    string `json:"network" check:"nonempty"`
-	Processes  string `json:"processes" check:"nonempty"`
-	Limits     string `json:"limits" check:"nonempty"`
+	// Network is what confines connections, or none.
+	Network string `json:"network" check:"nonempty"`
+	// Processes is what confines other processes, or none.
+	Processes string `json:"processes" check:"nonempty"`
+	// Limits is what bounds resources, or none.
+	Limits string `json:"limits" check:"nonempty"`
 	// Rules is what holds deny and ask rules where a command starts programs.
 	Rules string `json:"rules"`
 }
 
 // SandboxApplied says which boundary a tool or a process received.
 type SandboxApplied struct {
-	Mode          string           `json:"mode" enum:"read_only workspace_write danger_full_access none"`
-	Cwd           string           `json:"cwd"`
-	ReadRoots     []string         `json:"readRoots"`
-	WriteRoots    []string         `json:"writeRoots"`
-	Network       string           `json:"network" enum:"@network"`
-	AllowedHosts  []string         `json:"allowedHosts,omitempty"`
-	Enforcement   Enforcement      `json:"enforcement"`
-	EnvironmentID string           `json:"environmentRef,omitempty"`
+	// Mode of the sandbox.
+	Mode string `json:"mode" enum:"read_only workspace_write danger_full_access none"`
+	// Cwd is the folder that the command begins in.
+	Cwd string `json:"cwd"`
+	// ReadRoots are the folders that can be read.
+	ReadRoots []string `json:"readRoots"`
+	// WriteRoots are the folders that can be changed.
+	WriteRoots []string `json:"writeRoots"`
+	// Network says whether connections are allowed.
+	Network string `json:"network" enum:"@network"`
+	// AllowedHosts are the hosts that can be reached.
+	AllowedHosts []string `json:"allowedHosts,omitempty"`
+	// Enforcement names what the kernel really enforces.
+	Enforcement Enforcement `json:"enforcement"`
+	// EnvironmentID is where the environment of the process is described.
+	EnvironmentID string `json:"environmentRef,omitempty"`
+	// ProcessLimits are the limits that hold, by name.
 	ProcessLimits map[string]int64 `json:"processLimits,omitempty"`
-	// Hidden paths can't be read, Protected ones not be changed, whatever the roots say.
-	Hidden    []string `json:"hidden,omitempty"`
+	// Hidden paths can't be read, whatever the roots say.
+	Hidden []string `json:"hidden,omitempty"`
+	// Protected paths can't be changed, whatever the roots say.
 	Protected []string `json:"protected,omitempty"`
 	// NotEnforced names each boundary that was asked for and isn't there, and why.
 	NotEnforced []string `json:"notEnforced,omitempty"`

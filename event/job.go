@@ -2,12 +2,18 @@ package event
 
 // JobCounts counts a job's items by status.
 type JobCounts struct {
-	Pending   int64 `json:"pending"`
-	Running   int64 `json:"running"`
+	// Pending counts the items that wait.
+	Pending int64 `json:"pending"`
+	// Running counts the items under way.
+	Running int64 `json:"running"`
+	// Completed counts the items that were completed.
 	Completed int64 `json:"completed"`
-	Failed    int64 `json:"failed"`
-	Reported  int64 `json:"reported"`
-	Total     int64 `json:"total"`
+	// Failed counts the items that failed for good.
+	Failed int64 `json:"failed"`
+	// Reported counts the items whose result was reported from outside.
+	Reported int64 `json:"reported"`
+	// Total counts all items.
+	Total int64 `json:"total"`
 }
 
 // JobCreated gives a job its identity. The items are behind ItemsRef, one JSON

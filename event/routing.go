@@ -4,8 +4,11 @@ import "time"
 
 // Candidate is a model that could do the work.
 type Candidate struct {
-	Provider     string   `json:"provider" check:"nonempty"`
-	Model        string   `json:"model" check:"nonempty"`
+	// Provider that offers the model.
+	Provider string `json:"provider" check:"nonempty"`
+	// Model that could be chosen.
+	Model string `json:"model" check:"nonempty"`
+	// Capabilities that the model has.
 	Capabilities []string `json:"capabilities,omitempty"`
 	// EstimatedCostUSD of the next request; absent where no price is known.
 	EstimatedCostUSD *float64 `json:"estimatedCostUSD,omitempty"`
@@ -13,8 +16,11 @@ type Candidate struct {
 
 // Exclusion is a model that can't do the work, and why.
 type Exclusion struct {
-	Model    string `json:"model" check:"nonempty"`
-	Reason   string `json:"reason" check:"nonempty"`
+	// Model that could not be chosen.
+	Model string `json:"model" check:"nonempty"`
+	// Reason says why.
+	Reason string `json:"reason" check:"nonempty"`
+	// Category classifies the reason.
 	Category string `json:"category,omitempty" enum:"capability credential quota network policy context lock unknown"`
 }
 
@@ -45,8 +51,11 @@ type RoutingCandidates struct {
 
 // LimitState is a short view of the limits at a decision.
 type LimitState struct {
-	Cost      string `json:"cost,omitempty" enum:"@headroom"`
-	Quota     string `json:"quota,omitempty" enum:"@headroom"`
+	// Cost says how much of the budget is left.
+	Cost string `json:"cost,omitempty" enum:"@headroom"`
+	// Quota says how much of the quota is left.
+	Quota string `json:"quota,omitempty" enum:"@headroom"`
+	// RateLimit says whether a provider asked to wait.
 	RateLimit string `json:"rateLimit,omitempty" enum:"ok limited unknown not_applicable"`
 }
 

@@ -42,12 +42,17 @@ type TaskConstraints struct {
 
 // AcceptanceCriterion is one condition of a task's completion.
 type AcceptanceCriterion struct {
-	ID          string `json:"id" check:"nonempty"`
+	// ID of the criterion within its task.
+	ID string `json:"id" check:"nonempty"`
+	// Description says what must hold.
 	Description string `json:"description" check:"nonempty"`
-	Status      string `json:"status,omitempty" enum:"@criterionStatus"`
-	// By and Reason say who satisfied or waived the criterion, and why.
-	By           *Actor   `json:"by,omitempty"`
-	Reason       string   `json:"reason,omitempty"`
+	// Status of the criterion.
+	Status string `json:"status,omitempty" enum:"@criterionStatus"`
+	// By satisfied or waived the criterion.
+	By *Actor `json:"by,omitempty"`
+	// Reason says why it was satisfied or waived.
+	Reason string `json:"reason,omitempty"`
+	// EvidenceRefs point to what proves it.
 	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
 }
 
@@ -85,8 +90,11 @@ type TaskProfile struct {
 
 // Worker is what executes an attempt.
 type Worker struct {
-	Kind     string `json:"kind" enum:"agent process hosted_worker scheduler external_runtime external"`
-	ID       string `json:"id,omitempty"`
+	// Kind of the worker.
+	Kind string `json:"kind" enum:"agent process hosted_worker scheduler external_runtime external"`
+	// ID of the worker.
+	ID string `json:"id,omitempty"`
+	// ThreadID is the thread that the worker works in.
 	ThreadID string `json:"threadId,omitempty"`
 }
 

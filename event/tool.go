@@ -2,19 +2,32 @@ package event
 
 // ToolInfo describes one tool as an inventory lists it.
 type ToolInfo struct {
-	ToolName          string   `json:"toolName" check:"nonempty"`
-	Description       string   `json:"description,omitempty"`
-	InputSchema       Raw      `json:"inputSchema,omitempty"`
-	InputSchemaRef    string   `json:"inputSchemaRef,omitempty"`
-	Capabilities      []string `json:"capabilities,omitempty"`
-	Policy            string   `json:"policy" enum:"allowed ask denied sandboxed unavailable"`
-	RuntimeOwner      string   `json:"runtimeOwner" enum:"local mcp_server hosted_connector provider_native workflow subagent client"`
-	IsReadOnly        bool     `json:"isReadOnly"`
-	IsConcurrencySafe bool     `json:"isConcurrencySafe"`
-	IsDestructive     bool     `json:"isDestructive"`
-	InterruptBehavior string   `json:"interruptBehavior" enum:"@interruptBehavior"`
-	MetadataRef       string   `json:"metadataRef,omitempty"`
-	Reason            string   `json:"reason,omitempty"`
+	// ToolName is the tool's name.
+	ToolName string `json:"toolName" check:"nonempty"`
+	// Description is what the model is told of the tool.
+	Description string `json:"description,omitempty"`
+	// InputSchema is the JSON Schema of the arguments.
+	InputSchema Raw `json:"inputSchema,omitempty"`
+	// InputSchemaRef is where a large schema is.
+	InputSchemaRef string `json:"inputSchemaRef,omitempty"`
+	// Capabilities that the tool needs or offers.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// Policy says what becomes of a call before its arguments are known.
+	Policy string `json:"policy" enum:"allowed ask denied sandboxed unavailable"`
+	// RuntimeOwner says who carries the tool out.
+	RuntimeOwner string `json:"runtimeOwner" enum:"local mcp_server hosted_connector provider_native workflow subagent client"`
+	// IsReadOnly says that the tool changes nothing.
+	IsReadOnly bool `json:"isReadOnly"`
+	// IsConcurrencySafe says that calls of the tool may run beside each other.
+	IsConcurrencySafe bool `json:"isConcurrencySafe"`
+	// IsDestructive says that a call may lose something that nothing brings back.
+	IsDestructive bool `json:"isDestructive"`
+	// InterruptBehavior says what an interrupt does to a running call.
+	InterruptBehavior string `json:"interruptBehavior" enum:"@interruptBehavior"`
+	// MetadataRef is where more is said of the tool.
+	MetadataRef string `json:"metadataRef,omitempty"`
+	// Reason says why the tool can't be used.
+	Reason string `json:"reason,omitempty"`
 	// Source names what offers the tool where that comes and goes, such as
 	// channel:ID.
 	Source string `json:"source,omitempty"`

@@ -24,7 +24,7 @@ const maxCandidates = 50_000
 func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.Search) (*command.SearchResult, error) {
 	words, err := parseQuery(p.Query)
 	if err == nil && words == nil {
-		err = fault.Param("query", "has no word: use letters or digits")
+		err = fault.Param("query", "%q has no word: use letters or digits", clip.Text(p.Query, 100))
 	}
 	if err != nil {
 		return nil, err

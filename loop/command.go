@@ -91,21 +91,32 @@ const shell = "/bin/sh"
 // environment is the answer of get_execution_environment.
 type environment struct {
 	command.EnvironmentRead
-	WorkspaceID     string   `json:"workspaceId"`
+	// WorkspaceID is the workspace's id, or not_applicable.
+	WorkspaceID string `json:"workspaceId"`
+	// AdditionalRoots are the folders outside of the workspace that can be changed.
 	AdditionalRoots []string `json:"additionalRoots"`
-	Shell           string   `json:"shell"`
-	OS              string   `json:"os"`
-	Arch            string   `json:"arch"`
-	EnvRef          string   `json:"envRef"`
-	Env             []string `json:"env"`
-	PermissionMode  string   `json:"permissionMode"`
+	// Shell runs the commands of the shell tool.
+	Shell string `json:"shell"`
+	// OS is the operating system.
+	OS string `json:"os"`
+	// Arch is the processor architecture.
+	Arch string `json:"arch"`
+	// EnvRef is where the environment of processes is described, or not_applicable.
+	EnvRef string `json:"envRef"`
+	// Env are the names of the variables that processes get.
+	Env []string `json:"env"`
+	// PermissionMode that holds.
+	PermissionMode string `json:"permissionMode"`
 	// TurnID is the turn whose environment it is, if one was asked for.
-	TurnID         string `json:"turnId,omitempty"`
-	SandboxMode    string `json:"sandboxMode"`
+	TurnID string `json:"turnId,omitempty"`
+	// SandboxMode is the mode of the sandbox.
+	SandboxMode string `json:"sandboxMode"`
+	// NetworkProfile says whether connections are allowed.
 	NetworkProfile string `json:"networkProfile"`
 	// SandboxProfile is what the standard calls the sandbox.
 	SandboxProfile *event.SandboxApplied `json:"sandboxProfile"`
-	ResourceLimits map[string]int64      `json:"resourceLimits"`
+	// ResourceLimits are the limits that hold for processes, by name.
+	ResourceLimits map[string]int64 `json:"resourceLimits"`
 }
 
 func (l *Loop) getEnvironment(ctx context.Context, caller command.Caller, p *command.GetExecutionEnvironment) (*environment, error) {

@@ -33,13 +33,13 @@ type Action struct {
 	SessionID string `json:"sessionId"`
 	ThreadID  string `json:"threadId"`
 	TurnID    string `json:"turnId"`
-	TaskID    string `json:"taskId,omitempty"`
+	// TaskID is the task that waits.
+	TaskID string `json:"taskId,omitempty"`
 	// StepID is that of the call which asks, or of the action itself.
 	StepID     string `json:"stepId,omitempty"`
 	ToolCallID string `json:"toolCallId,omitempty"`
 	SubagentID string `json:"subagentId,omitempty"`
-	// SubagentRole, ParentThreadID and ParentTurnID say, of the request of a child,
-	// who it is and whom it works for.
+	// SubagentRole is the role of the child that asks.
 	SubagentRole   string    `json:"subagentRole,omitempty"`
 	ParentThreadID string    `json:"parentThreadId,omitempty"`
 	ParentTurnID   string    `json:"parentTurnId,omitempty"`
@@ -48,34 +48,47 @@ type Action struct {
 	Prompt         string    `json:"prompt,omitempty"`
 	Schema         event.Raw `json:"schema,omitempty"`
 	Decisions      []string  `json:"decisions,omitempty"`
-	Scope          event.Raw `json:"scope,omitempty"`
-	ToolName       string    `json:"toolName,omitempty"`
-	SafeArgs       event.Raw `json:"safeArgs,omitempty"`
-	InputRef       string    `json:"inputRef,omitempty"`
-	Reason         string    `json:"reason,omitempty"`
-	RuleRefs       []string  `json:"ruleRefs,omitempty"`
-	Destructive    bool      `json:"destructive,omitempty"`
+	// Scope is what an approval would be for: paths, hosts, parts of a command.
+	Scope    event.Raw `json:"scope,omitempty"`
+	ToolName string    `json:"toolName,omitempty"`
+	SafeArgs event.Raw `json:"safeArgs,omitempty"`
+	// InputRef is where large arguments are.
+	InputRef string `json:"inputRef,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// RuleRefs are the rules that ask.
+	RuleRefs []string `json:"ruleRefs,omitempty"`
+	// Destructive says that something may be lost that nothing brings back.
+	Destructive bool `json:"destructive,omitempty"`
 	// OnceOnly says that an approval can't be for the session.
 	OnceOnly bool `json:"onceOnly,omitempty"`
 	// CredentialRef names what a credential is asked for.
 	CredentialRef string    `json:"credentialRef,omitempty"`
 	ExpiresAt     time.Time `json:"expiresAt,omitzero"`
-	OnTimeout     string    `json:"onTimeout,omitempty"`
+	// OnTimeout is the decision that is taken if no one answers in time.
+	OnTimeout string `json:"onTimeout,omitempty"`
 	// ChannelID is the channel whose peer is to act, if only that one can.
 	ChannelID string    `json:"channelId,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-	// RequiredSequence is where the request is found, ResolvedSequence the answer.
+	// RequiredSequence is where the request is found.
 	RequiredSequence uint64 `json:"requiredSequence"`
+	// ResolvedSequence is where the answer is found.
 	ResolvedSequence uint64 `json:"resolvedSequence,omitempty"`
 
-	Decision       string       `json:"decision,omitempty"`
-	DecisionSource string       `json:"decisionSource,omitempty"`
-	DecisionReason string       `json:"decisionReason,omitempty"`
-	GrantScope     string       `json:"grantScope,omitempty"`
-	Payload        event.Raw    `json:"payload,omitempty"`
-	PayloadRef     string       `json:"payloadRef,omitempty"`
-	ResolvedBy     *event.Actor `json:"resolvedBy,omitempty"`
-	ResolvedAt     time.Time    `json:"resolvedAt,omitzero"`
+	Decision string `json:"decision,omitempty"`
+	// DecisionSource says who or what decided.
+	DecisionSource string `json:"decisionSource,omitempty"`
+	// DecisionReason says why it was decided so.
+	DecisionReason string `json:"decisionReason,omitempty"`
+	// GrantScope says how long an approval holds: once, or for the session.
+	GrantScope string `json:"grantScope,omitempty"`
+	// Payload of the answer.
+	Payload event.Raw `json:"payload,omitempty"`
+	// PayloadRef is where a large payload is.
+	PayloadRef string `json:"payloadRef,omitempty"`
+	// ResolvedBy answered it.
+	ResolvedBy *event.Actor `json:"resolvedBy,omitempty"`
+	// ResolvedAt is when it was answered.
+	ResolvedAt time.Time `json:"resolvedAt,omitzero"`
 	// AnsweredThrough is the channel that the answer came through.
 	AnsweredThrough string `json:"answeredThrough,omitempty"`
 }

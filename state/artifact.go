@@ -23,46 +23,71 @@ type Artifacts struct {
 
 // Artifact is one deliverable.
 type Artifact struct {
+	// ArtifactID is the artifact's id.
 	ArtifactID string `json:"artifactId"`
-	ThreadID   string `json:"threadId,omitempty"`
-	TurnID     string `json:"turnId,omitempty"`
-	TaskID     string `json:"taskId,omitempty"`
-	RunID      string `json:"runId,omitempty"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// TaskID is the task that it belongs to.
+	TaskID string `json:"taskId,omitempty"`
+	// RunID is the task's run that it belongs to.
+	RunID string `json:"runId,omitempty"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
 	ToolCallID string `json:"toolCallId,omitempty"`
 	// Change is the last change: created, updated, deleted or observed.
-	Change     string `json:"change"`
-	Title      string `json:"title,omitempty"`
-	Kind       string `json:"kind,omitempty"`
-	URI        string `json:"uri,omitempty"`
-	VersionID  string `json:"versionId,omitempty"`
-	ReadRef    string `json:"readRef,omitempty"`
+	Change string `json:"change"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Kind of the artifact.
+	Kind string `json:"kind,omitempty"`
+	// URI is where the artifact is outside of the runtime.
+	URI string `json:"uri,omitempty"`
+	// VersionID is the version that the record shows.
+	VersionID string `json:"versionId,omitempty"`
+	// ReadRef is where the content is.
+	ReadRef string `json:"readRef,omitempty"`
+	// PreviewRef is where a preview is.
 	PreviewRef string `json:"previewRef,omitempty"`
-	DiffRef    string `json:"diffRef,omitempty"`
-	MediaType  string `json:"mediaType,omitempty"`
-	SizeBytes  int64  `json:"sizeBytes,omitempty"`
-	Hash       string `json:"hash,omitempty"`
+	// DiffRef is where the last change is, as a diff.
+	DiffRef string `json:"diffRef,omitempty"`
+	// MediaType of the content.
+	MediaType string `json:"mediaType,omitempty"`
+	// SizeBytes is the size of the content.
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// Hash of the content.
+	Hash string `json:"hash,omitempty"`
 	// ValidationIssues counts known problems; absent means not validated.
 	ValidationIssues *int64 `json:"validationIssues,omitempty"`
-	// Versions holds the last versions, newest last; VersionCount counts those
-	// since FirstSequence.
-	Versions     []ArtifactVersion `json:"versions,omitempty"`
-	VersionCount int64             `json:"versionCount,omitempty"`
+	// Versions holds the last versions, newest last.
+	Versions []ArtifactVersion `json:"versions,omitempty"`
+	// VersionCount counts the versions since firstSequence.
+	VersionCount int64 `json:"versionCount,omitempty"`
 	// FirstSequence is the fact with which this record begins. The record of an
 	// artifact that had left the working set begins anew.
-	FirstSequence uint64    `json:"firstSequence"`
-	LastSequence  uint64    `json:"lastSequence"`
-	FirstSeenAt   time.Time `json:"firstSeenAt"`
-	UpdatedAt     time.Time `json:"updatedAt"`
+	FirstSequence uint64 `json:"firstSequence"`
+	// LastSequence is that of the artifact's newest fact.
+	LastSequence uint64 `json:"lastSequence"`
+	// FirstSeenAt is when this record began.
+	FirstSeenAt time.Time `json:"firstSeenAt"`
+	// UpdatedAt is when its newest fact happened.
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 // ArtifactVersion is one state of an artifact.
 type ArtifactVersion struct {
-	VersionID string    `json:"versionId"`
-	DiffRef   string    `json:"diffRef,omitempty"`
-	ReadRef   string    `json:"readRef,omitempty"`
-	Hash      string    `json:"hash,omitempty"`
-	Sequence  uint64    `json:"sequence"`
-	At        time.Time `json:"at"`
+	// VersionID is the version's id.
+	VersionID string `json:"versionId"`
+	// DiffRef is where the difference to the version before is.
+	DiffRef string `json:"diffRef,omitempty"`
+	// ReadRef is where the content is.
+	ReadRef string `json:"readRef,omitempty"`
+	// Hash of the content.
+	Hash string `json:"hash,omitempty"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
+	// At is when the version was made.
+	At time.Time `json:"at"`
 }
 
 // Find returns an artifact of the working set, or nil.

@@ -34,33 +34,49 @@ const (
 // Attempt is one run of a task. Once ended it doesn't change any more, except
 // that late reports are added.
 type Attempt struct {
-	RunID     string `json:"runId"`
+	// RunID is the attempt's run.
+	RunID string `json:"runId"`
+	// AttemptID is the attempt's id.
 	AttemptID string `json:"attemptId,omitempty"`
-	Status    string `json:"status"`
+	// Status of the attempt.
+	Status string `json:"status"`
 	// AttemptCount is the ordinal of the attempt, from 1.
-	AttemptCount int64  `json:"attemptCount"`
-	Reason       string `json:"reason,omitempty"`
-	ThreadID     string `json:"threadId,omitempty"`
-	TurnID       string `json:"turnId,omitempty"`
+	AttemptCount int64 `json:"attemptCount"`
+	// Reason says why the attempt was made.
+	Reason string `json:"reason,omitempty"`
+	// ThreadID is the thread that the attempt works in.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that the attempt is.
+	TurnID string `json:"turnId,omitempty"`
 
-	Worker         *event.Worker      `json:"worker,omitempty"`
-	InputRefs      []event.OutputLink `json:"inputRefs,omitempty"`
-	OutputRefs     []event.OutputLink `json:"outputRefs,omitempty"`
+	// Worker does the work.
+	Worker *event.Worker `json:"worker,omitempty"`
+	// InputRefs are what the attempt was given.
+	InputRefs []event.OutputLink `json:"inputRefs,omitempty"`
+	// OutputRefs are what the attempt made.
+	OutputRefs []event.OutputLink `json:"outputRefs,omitempty"`
+	// CheckpointRefs are where the attempt can be taken up again.
 	CheckpointRefs []event.OutputLink `json:"checkpointRefs,omitempty"`
 	// OlderOutputs counts the output references that were dropped.
 	OlderOutputs int64 `json:"olderOutputs,omitempty"`
 
-	RetryPolicy       *event.RetryPolicy `json:"retryPolicy,omitempty"`
-	LastError         *event.Failure     `json:"lastError,omitempty"`
-	NextAttemptPolicy string             `json:"nextAttemptPolicy,omitempty"`
+	// RetryPolicy that held for the attempt.
+	RetryPolicy *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	// LastError is why the attempt failed.
+	LastError *event.Failure `json:"lastError,omitempty"`
+	// NextAttemptPolicy says what comes after the attempt.
+	NextAttemptPolicy string `json:"nextAttemptPolicy,omitempty"`
 	// CompletionSummary is the worker's prose; nothing follows from it.
 	CompletionSummary string `json:"completionSummary,omitempty"`
 
+	// StartedAt is when it began; absent until then.
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// HeardAt is when the attempt's external worker last reported.
-	HeardAt    time.Time `json:"heardAt,omitzero"`
-	EndedAt    time.Time `json:"endedAt,omitzero"`
-	DurationMs int64     `json:"durationMs,omitempty"`
+	HeardAt time.Time `json:"heardAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
 	// Inferred says that the end follows from the task's end alone; a fact of the
 	// attempt itself still replaces it.
 	Inferred bool `json:"inferred,omitempty"`
@@ -70,11 +86,17 @@ type Attempt struct {
 
 // LateReport is what a worker said after its attempt was over.
 type LateReport struct {
-	Type       event.Type         `json:"type"`
-	Sequence   uint64             `json:"sequence"`
-	At         time.Time          `json:"at"`
-	Status     string             `json:"status,omitempty"`
-	Summary    string             `json:"summary,omitempty"`
+	// Type of the event that tells of it.
+	Type event.Type `json:"type"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
+	// At is when it was said.
+	At time.Time `json:"at"`
+	// Status that the worker reported.
+	Status string `json:"status,omitempty"`
+	// Summary is the worker's prose.
+	Summary string `json:"summary,omitempty"`
+	// OutputRefs are what the worker made.
 	OutputRefs []event.OutputLink `json:"outputRefs,omitempty"`
 }
 

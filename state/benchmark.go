@@ -29,64 +29,104 @@ type Benchmark struct {
 // TrialDataset is the frozen data set of a trial.
 type TrialDataset struct {
 	event.Benchmark
-	SelectionPolicy string    `json:"selectionPolicy,omitempty"`
-	FrozenAt        time.Time `json:"frozenAt,omitzero"`
-	Path            string    `json:"path,omitempty"`
-	RegistryRef     string    `json:"registryRef,omitempty"`
-	TaskCount       int64     `json:"taskCount,omitempty"`
-	At              time.Time `json:"at"`
+	// SelectionPolicy says which tasks were taken.
+	SelectionPolicy string `json:"selectionPolicy,omitempty"`
+	// FrozenAt is when the data set was frozen.
+	FrozenAt time.Time `json:"frozenAt,omitzero"`
+	// Path of the data set.
+	Path string `json:"path,omitempty"`
+	// RegistryRef is where the data set is registered.
+	RegistryRef string `json:"registryRef,omitempty"`
+	// TaskCount counts the tasks.
+	TaskCount int64 `json:"taskCount,omitempty"`
+	// At is when it was recorded.
+	At time.Time `json:"at"`
 }
 
 // TrialConfiguration is what a trial runs; the whole is in the fact at Sequence.
 type TrialConfiguration struct {
-	ConfigurationID string    `json:"configurationId"`
-	Role            string    `json:"role,omitempty"`
-	Runtime         string    `json:"runtime,omitempty"`
-	Agent           string    `json:"agent,omitempty"`
-	Model           string    `json:"model,omitempty"`
-	PromptRef       string    `json:"promptRef,omitempty"`
-	At              time.Time `json:"at"`
-	Sequence        uint64    `json:"sequence"`
+	// ConfigurationID is the configuration's id.
+	ConfigurationID string `json:"configurationId"`
+	// Role of the configuration in a comparison.
+	Role string `json:"role,omitempty"`
+	// Runtime that is tried.
+	Runtime string `json:"runtime,omitempty"`
+	// Agent that is tried.
+	Agent string `json:"agent,omitempty"`
+	// Model that is tried.
+	Model string `json:"model,omitempty"`
+	// PromptRef is where the prompt is.
+	PromptRef string `json:"promptRef,omitempty"`
+	// At is when it was recorded.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Trial is one run of a benchmark's task.
 type Trial struct {
-	TrialID   string          `json:"trialId"`
+	// TrialID is the trial's id.
+	TrialID string `json:"trialId"`
+	// Benchmark says what is tried.
 	Benchmark event.Benchmark `json:"benchmark"`
-	Status    string          `json:"status"`
-	ThreadID  string          `json:"threadId,omitempty"`
-	TurnID    string          `json:"turnId,omitempty"`
-	TaskID    string          `json:"taskId,omitempty"`
-	RunID     string          `json:"runId,omitempty"`
-	TimeoutMs int64           `json:"timeoutMs,omitempty"`
-	BudgetUSD *float64        `json:"budgetUSD,omitempty"`
-	Sandbox   string          `json:"sandbox,omitempty"`
-	Attempt   int64           `json:"attempt,omitempty"`
+	// Status of the trial.
+	Status string `json:"status"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// TaskID is the task that it belongs to.
+	TaskID string `json:"taskId,omitempty"`
+	// RunID is the task's run that it belongs to.
+	RunID string `json:"runId,omitempty"`
+	// TimeoutMs is how long it may take.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// BudgetUSD bounds what the trial may cost.
+	BudgetUSD *float64 `json:"budgetUSD,omitempty"`
+	// Sandbox is the mode of its boundary.
+	Sandbox string `json:"sandbox,omitempty"`
+	// Attempt counts the attempts, from 1.
+	Attempt int64 `json:"attempt,omitempty"`
 	// MultiTurn says that the trial is all turns of its thread, until it is ended;
 	// TurnID is then the first.
 	MultiTurn bool `json:"multiTurn,omitempty"`
 
-	DurationMs      int64             `json:"durationMs,omitempty"`
-	FailureCategory string            `json:"failureCategory,omitempty"`
-	Error           *event.Failure    `json:"error,omitempty"`
-	TimedOut        bool              `json:"timedOut,omitempty"`
-	Cleanup         string            `json:"cleanup,omitempty"`
-	TrajectoryRef   string            `json:"trajectoryRef,omitempty"`
-	ArtifactRefs    []string          `json:"artifactRefs,omitempty"`
-	Reward          *Reward           `json:"reward,omitempty"`
-	Refs            map[string]string `json:"refs,omitempty"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
+	// FailureCategory classifies the failure.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Error is why the trial failed.
+	Error *event.Failure `json:"error,omitempty"`
+	// TimedOut says that its time was up.
+	TimedOut bool `json:"timedOut,omitempty"`
+	// Cleanup says what became of its place.
+	Cleanup string `json:"cleanup,omitempty"`
+	// TrajectoryRef is where the trajectory is.
+	TrajectoryRef string `json:"trajectoryRef,omitempty"`
+	// ArtifactRefs are what the trial made.
+	ArtifactRefs []string `json:"artifactRefs,omitempty"`
+	// Reward that was recorded.
+	Reward *Reward `json:"reward,omitempty"`
+	// Refs point to more, by name.
+	Refs map[string]string `json:"refs,omitempty"`
 
-	// Usage and CostUSD are those of the trial; the cost is absent where it isn't
-	// known.
-	Usage             event.Usage `json:"usage,omitzero"`
-	CostUSD           *float64    `json:"costUSD,omitempty"`
-	ModelCalls        int64       `json:"modelCalls,omitempty"`
-	ToolCalls         int64       `json:"toolCalls,omitempty"`
-	DeniedSideEffects int64       `json:"deniedSideEffectCount,omitempty"`
-	EvidenceGaps      []string    `json:"evidenceGaps,omitempty"`
+	// Usage of the trial.
+	Usage event.Usage `json:"usage,omitzero"`
+	// CostUSD of the trial; absent where it isn't known.
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// ModelCalls counts the requests to models.
+	ModelCalls int64 `json:"modelCalls,omitempty"`
+	// ToolCalls counts the calls of tools.
+	ToolCalls int64 `json:"toolCalls,omitempty"`
+	// DeniedSideEffects counts the calls that were denied.
+	DeniedSideEffects int64 `json:"deniedSideEffectCount,omitempty"`
+	// EvidenceGaps say what could not be proved.
+	EvidenceGaps []string `json:"evidenceGaps,omitempty"`
 
+	// StartedAt is when it began; absent until then.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	EndedAt   time.Time `json:"endedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
 // EvidenceComplete reports whether everything is there that a decision about the
@@ -110,16 +150,26 @@ func (b *Benchmark) open() bool { return len(b.Open) > 0 }
 
 // Reward is a score that an external grader gave.
 type Reward struct {
-	Value           float64                  `json:"value"`
-	Ref             string                   `json:"ref,omitempty"`
-	DetailsRef      string                   `json:"detailsRef,omitempty"`
-	Criteria        []string                 `json:"criteria,omitempty"`
-	FailureCategory string                   `json:"failureCategory,omitempty"`
-	Verifier        *event.BenchmarkVerifier `json:"verifier,omitempty"`
-	Drift           string                   `json:"drift,omitempty"`
-	OracleSanity    string                   `json:"oracleSanity,omitempty"`
-	At              time.Time                `json:"at"`
-	Sequence        uint64                   `json:"sequence"`
+	// Value is the score.
+	Value float64 `json:"value"`
+	// Ref is where the grader wrote it.
+	Ref string `json:"ref,omitempty"`
+	// DetailsRef is where the details are.
+	DetailsRef string `json:"detailsRef,omitempty"`
+	// Criteria that the grader looked at.
+	Criteria []string `json:"criteria,omitempty"`
+	// FailureCategory classifies the failure.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Verifier is the grader.
+	Verifier *event.BenchmarkVerifier `json:"verifier,omitempty"`
+	// Drift is what the grader says of changes around the task.
+	Drift string `json:"drift,omitempty"`
+	// OracleSanity is what the grader says of the known solution.
+	OracleSanity string `json:"oracleSanity,omitempty"`
+	// At is when it was recorded.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Same reports whether a score is the one that is kept. A long list of criteria is
@@ -138,27 +188,43 @@ func (r *Reward) Same(p *event.BenchmarkRewardRecorded) bool {
 
 // Comparison checks two configurations against each other.
 type Comparison struct {
-	Baseline  ComparedRun      `json:"baseline"`
-	Candidate ComparedRun      `json:"candidate"`
-	Delta     event.Comparison `json:"delta"`
+	// Baseline is what was compared with.
+	Baseline ComparedRun `json:"baseline"`
+	// Candidate is what was compared.
+	Candidate ComparedRun `json:"candidate"`
+	// Delta has the differences.
+	Delta event.Comparison `json:"delta"`
 	// Interval is that of the difference of the mean rewards.
-	Interval      *event.BenchmarkInterval `json:"interval,omitempty"`
-	CostDeltaUSD  *float64                 `json:"costDeltaUSD,omitempty"`
-	ComparisonRef string                   `json:"comparisonRef,omitempty"`
-	RemainingRisk string                   `json:"remainingRisk,omitempty"`
-	Decision      string                   `json:"decision"`
-	At            time.Time                `json:"at"`
-	Sequence      uint64                   `json:"sequence"`
+	Interval *event.BenchmarkInterval `json:"interval,omitempty"`
+	// CostDeltaUSD is the candidate's cost less the baseline's.
+	CostDeltaUSD *float64 `json:"costDeltaUSD,omitempty"`
+	// ComparisonRef is where the comparison is whole.
+	ComparisonRef string `json:"comparisonRef,omitempty"`
+	// RemainingRisk says what the comparison leaves open.
+	RemainingRisk string `json:"remainingRisk,omitempty"`
+	// Decision that follows.
+	Decision string `json:"decision"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // ComparedRun is one side of a comparison; a figure that isn't known is absent.
 type ComparedRun struct {
-	ConfigurationID          string   `json:"configurationId"`
-	TrialIDs                 []string `json:"trialIds,omitempty"`
-	TrialCount               int64    `json:"trialCount"`
-	MeanReward               *float64 `json:"meanReward,omitempty"`
-	TimeoutRate              *float64 `json:"timeoutRate,omitempty"`
-	CostUSD                  *float64 `json:"costUSD,omitempty"`
+	// ConfigurationID is the configuration that was tried.
+	ConfigurationID string `json:"configurationId"`
+	// TrialIDs are its trials.
+	TrialIDs []string `json:"trialIds,omitempty"`
+	// TrialCount counts its trials.
+	TrialCount int64 `json:"trialCount"`
+	// MeanReward of its trials.
+	MeanReward *float64 `json:"meanReward,omitempty"`
+	// TimeoutRate is the share of its trials that timed out.
+	TimeoutRate *float64 `json:"timeoutRate,omitempty"`
+	// CostUSD is what its trials cost.
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// EvidenceCompletenessRate is the share of its trials with complete evidence.
 	EvidenceCompletenessRate *float64 `json:"evidenceCompletenessRate,omitempty"`
 }
 

@@ -34,60 +34,95 @@ type Channels struct {
 
 // Channel is one peer.
 type Channel struct {
-	ChannelID      string       `json:"channelId"`
-	Status         string       `json:"status"`
-	Transport      string       `json:"transport,omitempty"`
-	PeerRole       string       `json:"peerRole,omitempty"`
-	AccountRef     string       `json:"accountRef,omitempty"`
-	Capabilities   []string     `json:"capabilities,omitempty"`
-	NativeProtocol string       `json:"nativeProtocol,omitempty"`
-	AgentCardRef   string       `json:"agentCardRef,omitempty"`
-	ResumeTokenRef string       `json:"resumeTokenRef,omitempty"`
-	Sessions       []string     `json:"sessions,omitempty"`
-	ConnectedBy    *event.Actor `json:"connectedBy,omitempty"`
-	EnrolledRole   string       `json:"enrolledRole,omitempty"`
-	HomeSession    string       `json:"homeSession,omitempty"`
+	// ChannelID is the channel's id.
+	ChannelID string `json:"channelId"`
+	// Status of the connection.
+	Status string `json:"status"`
+	// Transport of the channel.
+	Transport string `json:"transport,omitempty"`
+	// PeerRole is what the peer is to the session.
+	PeerRole string `json:"peerRole,omitempty"`
+	// AccountRef is the peer's account.
+	AccountRef string `json:"accountRef,omitempty"`
+	// Capabilities that the peer has.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// NativeProtocol is the peer's protocol.
+	NativeProtocol string `json:"nativeProtocol,omitempty"`
+	// AgentCardRef is where the peer's agent card is.
+	AgentCardRef string `json:"agentCardRef,omitempty"`
+	// ResumeTokenRef names the token that the peer comes back with, not the token.
+	ResumeTokenRef string `json:"resumeTokenRef,omitempty"`
+	// Sessions that the channel follows.
+	Sessions []string `json:"sessions,omitempty"`
+	// ConnectedBy connected it.
+	ConnectedBy *event.Actor `json:"connectedBy,omitempty"`
+	// EnrolledRole is the role of the token that connected it.
+	EnrolledRole string `json:"enrolledRole,omitempty"`
+	// HomeSession is where the channel was opened, if this session only follows it.
+	HomeSession string `json:"homeSession,omitempty"`
 	// Tools are those that the peer carries out while it is connected.
 	Tools []event.ChannelTool `json:"tools,omitempty"`
 
 	// LastAcknowledged is the last sequence that the peer said it has.
 	LastAcknowledged uint64 `json:"lastAcknowledged,omitempty"`
-	// RecoveryMode, ReplayFrom and LastSequence say how the peer last came back.
+	// RecoveryMode says how the peer last came back.
 	RecoveryMode string `json:"recoveryMode,omitempty"`
-	ReplayFrom   uint64 `json:"replayFrom,omitempty"`
+	// ReplayFrom is the first sequence that was sent again when the peer last came back.
+	ReplayFrom uint64 `json:"replayFrom,omitempty"`
+	// LastSequence is the last sequence there was when the peer last came back.
 	LastSequence uint64 `json:"lastSequence,omitempty"`
-	Received     int64  `json:"received,omitempty"`
-	Sent         int64  `json:"sent,omitempty"`
+	// Received counts the messages that came.
+	Received int64 `json:"received,omitempty"`
+	// Sent counts the messages that went.
+	Sent int64 `json:"sent,omitempty"`
 	// Confirmed says that the peer acknowledged something since it came.
 	Confirmed bool `json:"confirmed,omitempty"`
 
-	// Pending holds the permissions that were forwarded and not answered,
-	// Answered the last ones that were.
-	Pending  []Bridge `json:"pending,omitempty"`
+	// Pending holds the permissions that were forwarded and not answered.
+	Pending []Bridge `json:"pending,omitempty"`
+	// Answered are the last permissions that were forwarded and answered.
 	Answered []Bridge `json:"answered,omitempty"`
 
-	Reason         string    `json:"reason,omitempty"`
-	Detail         string    `json:"detail,omitempty"`
-	ResumableForMs int64     `json:"resumableForMs,omitempty"`
-	ToolGraceMs    int64     `json:"toolGraceMs,omitempty"`
-	ConnectedAt    time.Time `json:"connectedAt,omitzero"`
+	// Reason says why it went.
+	Reason string `json:"reason,omitempty"`
+	// Detail of the disconnection.
+	Detail string `json:"detail,omitempty"`
+	// ResumableForMs is how long the peer may come back after it went.
+	ResumableForMs int64 `json:"resumableForMs,omitempty"`
+	// ToolGraceMs is how long calls of its tools wait for a peer that went.
+	ToolGraceMs int64 `json:"toolGraceMs,omitempty"`
+	// ConnectedAt is when the peer came.
+	ConnectedAt time.Time `json:"connectedAt,omitzero"`
+	// DisconnectedAt is when the peer went.
 	DisconnectedAt time.Time `json:"disconnectedAt,omitzero"`
-	UpdatedAt      time.Time `json:"updatedAt"`
+	// UpdatedAt is when its newest fact happened.
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 // Bridge is a request for permission that crosses a channel.
 type Bridge struct {
-	ActionID     string       `json:"actionId"`
-	RequestedBy  *event.Actor `json:"requestedBy,omitempty"`
-	Target       string       `json:"target,omitempty"`
-	FinalDecider string       `json:"finalDecider"`
-	ChannelOnly  bool         `json:"channelOnly,omitempty"`
-	Decision     string       `json:"decision,omitempty"`
-	AnswerSource string       `json:"answerSource,omitempty"`
-	DecidedBy    *event.Actor `json:"decidedBy,omitempty"`
-	Reason       string       `json:"reason,omitempty"`
-	ForwardedAt  time.Time    `json:"forwardedAt,omitzero"`
-	ReturnedAt   time.Time    `json:"returnedAt,omitzero"`
+	// ActionID is the action that asks.
+	ActionID string `json:"actionId"`
+	// RequestedBy asks.
+	RequestedBy *event.Actor `json:"requestedBy,omitempty"`
+	// Target is the tool, process or action that the request is about.
+	Target string `json:"target,omitempty"`
+	// FinalDecider says whose word counts.
+	FinalDecider string `json:"finalDecider"`
+	// ChannelOnly says that only this peer can answer.
+	ChannelOnly bool `json:"channelOnly,omitempty"`
+	// Decision that was taken; absent until then.
+	Decision string `json:"decision,omitempty"`
+	// AnswerSource says who or what answered.
+	AnswerSource string `json:"answerSource,omitempty"`
+	// DecidedBy answered.
+	DecidedBy *event.Actor `json:"decidedBy,omitempty"`
+	// Reason of the decision.
+	Reason string `json:"reason,omitempty"`
+	// ForwardedAt is when the peer was asked.
+	ForwardedAt time.Time `json:"forwardedAt,omitzero"`
+	// ReturnedAt is when the answer came.
+	ReturnedAt time.Time `json:"returnedAt,omitzero"`
 }
 
 // Find returns a channel of the working set, or nil.

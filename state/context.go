@@ -33,46 +33,72 @@ type ThreadContext struct {
 
 // ResolvedContext says what went into the context of a turn.
 type ResolvedContext struct {
-	TurnID string                  `json:"turnId"`
-	Items  []event.ContextItem     `json:"items,omitempty"`
-	Left   []event.ContextOmission `json:"omissions,omitempty"`
-	// ItemCount and OmissionCount count all of them; the lists are bounded.
-	ItemCount       int64     `json:"itemCount"`
-	OmissionCount   int64     `json:"omissionCount,omitempty"`
-	MissingFacts    []string  `json:"missingFacts,omitempty"`
-	EstimatedTokens int64     `json:"estimatedTokens,omitempty"`
-	ContextWindow   int64     `json:"contextWindow,omitempty"`
-	ContextRef      string    `json:"contextRef,omitempty"`
-	At              time.Time `json:"at"`
-	Sequence        uint64    `json:"sequence"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId"`
+	// Items that went in, as many as are kept.
+	Items []event.ContextItem `json:"items,omitempty"`
+	// Left are what was left out, as many as are kept.
+	Left []event.ContextOmission `json:"omissions,omitempty"`
+	// ItemCount counts all that went in; the list is bounded.
+	ItemCount int64 `json:"itemCount"`
+	// OmissionCount counts all that was left out.
+	OmissionCount int64 `json:"omissionCount,omitempty"`
+	// MissingFacts says what could not be found.
+	MissingFacts []string `json:"missingFacts,omitempty"`
+	// EstimatedTokens is its size, as far as it was estimated.
+	EstimatedTokens int64 `json:"estimatedTokens,omitempty"`
+	// ContextWindow is what the model can take, in tokens.
+	ContextWindow int64 `json:"contextWindow,omitempty"`
+	// ContextRef is where the context is whole.
+	ContextRef string `json:"contextRef,omitempty"`
+	// At is when it was put together.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Compaction is the replacement of earlier turns by a summary.
 type Compaction struct {
-	CompactionID  string   `json:"compactionId"`
-	TurnID        string   `json:"turnId,omitempty"`
-	Trigger       string   `json:"trigger"`
-	Attempt       int64    `json:"attempt,omitempty"`
+	// CompactionID is the compaction's id.
+	CompactionID string `json:"compactionId"`
+	// TurnID is the turn that it came in, if it came in one.
+	TurnID string `json:"turnId,omitempty"`
+	// Trigger says who or what asked for it.
+	Trigger string `json:"trigger"`
+	// Attempt counts the attempts, from 1.
+	Attempt int64 `json:"attempt,omitempty"`
+	// AffectedTurns are the turns that the summary stands for, as many as are kept.
 	AffectedTurns []string `json:"affectedTurns,omitempty"`
 	// AffectedCount counts all affected turns; the list is bounded.
-	AffectedCount   int64  `json:"affectedCount,omitempty"`
-	SummaryRef      string `json:"summaryRef,omitempty"`
-	SummaryPreview  string `json:"summaryPreview,omitempty"`
+	AffectedCount int64 `json:"affectedCount,omitempty"`
+	// SummaryRef is where the summary is.
+	SummaryRef string `json:"summaryRef,omitempty"`
+	// SummaryPreview is the beginning of the summary.
+	SummaryPreview string `json:"summaryPreview,omitempty"`
+	// ContinuationRef is where the text is with which the thread goes on.
 	ContinuationRef string `json:"continuationRef,omitempty"`
 	// ModelRequestID is the request for the summary, once it was made.
 	ModelRequestID string `json:"modelRequestId,omitempty"`
-	StepID         string `json:"stepId,omitempty"`
-	TokensBefore   int64  `json:"tokensBefore"`
-	TokensAfter    int64  `json:"tokensAfter,omitempty"`
+	// StepID is the step of the request for the summary.
+	StepID string `json:"stepId,omitempty"`
+	// TokensBefore is the size of the conversation before.
+	TokensBefore int64 `json:"tokensBefore"`
+	// TokensAfter is the size of the conversation after.
+	TokensAfter int64 `json:"tokensAfter,omitempty"`
 	// ThroughSequence is the last event that the summary covers.
 	ThroughSequence uint64 `json:"throughSequence,omitempty"`
-	// Preserved lists what the compaction kept.
-	PreservedActions   []string  `json:"preservedActions,omitempty"`
-	PreservedIncidents []string  `json:"preservedIncidents,omitempty"`
-	PreservedEvidence  []string  `json:"preservedEvidence,omitempty"`
-	PreservedArtifacts []string  `json:"preservedArtifacts,omitempty"`
-	StartedAt          time.Time `json:"startedAt,omitzero"`
-	CompletedAt        time.Time `json:"completedAt,omitzero"`
+	// PreservedActions are the pending actions that it kept in sight.
+	PreservedActions []string `json:"preservedActions,omitempty"`
+	// PreservedIncidents are the incidents that it kept in sight.
+	PreservedIncidents []string `json:"preservedIncidents,omitempty"`
+	// PreservedEvidence is the evidence that it kept in sight.
+	PreservedEvidence []string `json:"preservedEvidence,omitempty"`
+	// PreservedArtifacts are the artifacts that it kept in sight.
+	PreservedArtifacts []string `json:"preservedArtifacts,omitempty"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// CompletedAt is when it was completed.
+	CompletedAt time.Time `json:"completedAt,omitzero"`
 	// Sequence is where the newest fact of the compaction is found.
 	Sequence uint64 `json:"sequence"`
 	// Stale says that a rollback removed turns that the summary covers.
@@ -81,16 +107,24 @@ type Compaction struct {
 
 // CompactionFailure is a compaction that left the thread as it was.
 type CompactionFailure struct {
-	CompactionID string        `json:"compactionId"`
-	Trigger      string        `json:"trigger"`
-	Attempt      int64         `json:"attempt,omitempty"`
-	Error        event.Failure `json:"error"`
-	WillRetry    bool          `json:"willRetry,omitempty"`
-	// TurnID is the turn in which it failed, Tokens the size of the thread then.
-	TurnID   string    `json:"turnId,omitempty"`
-	Tokens   int64     `json:"tokens,omitempty"`
-	At       time.Time `json:"at"`
-	Sequence uint64    `json:"sequence"`
+	// CompactionID is the compaction's id.
+	CompactionID string `json:"compactionId"`
+	// Trigger says who or what asked for it.
+	Trigger string `json:"trigger"`
+	// Attempt counts the attempts, from 1.
+	Attempt int64 `json:"attempt,omitempty"`
+	// Error is why it failed.
+	Error event.Failure `json:"error"`
+	// WillRetry says that it is tried again.
+	WillRetry bool `json:"willRetry,omitempty"`
+	// TurnID is the turn in which it failed.
+	TurnID string `json:"turnId,omitempty"`
+	// Tokens is the size of the conversation then.
+	Tokens int64 `json:"tokens,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // context folds the facts of a thread's context.

@@ -31,44 +31,75 @@ type Environment struct {
 
 // Process is one entry of the ledger.
 type Process struct {
-	ProcessID  string   `json:"processId"`
-	ThreadID   string   `json:"threadId,omitempty"`
-	TurnID     string   `json:"turnId,omitempty"`
-	StepID     string   `json:"stepId,omitempty"`
-	ToolCallID string   `json:"toolCallId,omitempty"`
-	Status     string   `json:"status"`
-	Command    []string `json:"command,omitempty"`
-	Cwd        string   `json:"cwd,omitempty"`
-	TTY        bool     `json:"tty,omitempty"`
-	Background bool     `json:"background,omitempty"`
-	Rows       int64    `json:"rows,omitempty"`
-	Cols       int64    `json:"cols,omitempty"`
-	// Pid, StartTime, BootID and Cgroup identify the process after a restart.
-	Pid       int64  `json:"pid,omitempty"`
+	// ProcessID is the process's id.
+	ProcessID string `json:"processId"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// StepID is the step that it belongs to.
+	StepID string `json:"stepId,omitempty"`
+	// ToolCallID is the call that started it.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Status of the process.
+	Status string `json:"status"`
+	// Command that was started, word by word.
+	Command []string `json:"command,omitempty"`
+	// Cwd is the folder that it began in.
+	Cwd string `json:"cwd,omitempty"`
+	// TTY says that it has a terminal.
+	TTY bool `json:"tty,omitempty"`
+	// Background says that the call went on without waiting for the end.
+	Background bool `json:"background,omitempty"`
+	// Rows of its terminal.
+	Rows int64 `json:"rows,omitempty"`
+	// Cols of its terminal.
+	Cols int64 `json:"cols,omitempty"`
+	// Pid is the kernel's number for it. With start time, boot and cgroup it identifies the
+	// process after a restart.
+	Pid int64 `json:"pid,omitempty"`
+	// StartTime is the kernel's word for when it began.
 	StartTime string `json:"startTime,omitempty"`
-	BootID    string `json:"bootId,omitempty"`
-	Cgroup    string `json:"cgroup,omitempty"`
+	// BootID of the machine that it runs on.
+	BootID string `json:"bootId,omitempty"`
+	// Cgroup that the kernel counts it in.
+	Cgroup string `json:"cgroup,omitempty"`
 
-	// StdoutBytes, StderrBytes and TTYBytes say how far each stream got.
+	// StdoutBytes says how far its output got.
 	StdoutBytes int64 `json:"stdoutBytes,omitempty"`
+	// StderrBytes says how far its error output got.
 	StderrBytes int64 `json:"stderrBytes,omitempty"`
-	TTYBytes    int64 `json:"ttyBytes,omitempty"`
-	InputBytes  int64 `json:"inputBytes,omitempty"`
-	InputClosed bool  `json:"inputClosed,omitempty"`
+	// TTYBytes says how far its terminal's output got.
+	TTYBytes int64 `json:"ttyBytes,omitempty"`
+	// InputBytes counts the bytes that it was sent.
+	InputBytes int64 `json:"inputBytes,omitempty"`
+	// InputClosed says that its input is at the end.
+	InputClosed bool `json:"inputClosed,omitempty"`
 
-	ExitCode      *int64 `json:"exitCode,omitempty"`
-	Signal        string `json:"signal,omitempty"`
+	// ExitCode that it ended with; absent if it was killed or has not ended.
+	ExitCode *int64 `json:"exitCode,omitempty"`
+	// Signal that ended it.
+	Signal string `json:"signal,omitempty"`
+	// ErrorCategory classifies the failure.
 	ErrorCategory string `json:"errorCategory,omitempty"`
-	Reason        string `json:"reason,omitempty"`
+	// Reason says why it ended or could not begin.
+	Reason string `json:"reason,omitempty"`
 	// MayStillExist says that the process's end could not be proved.
-	MayStillExist bool      `json:"mayStillExist,omitempty"`
-	OutputRef     string    `json:"outputRef,omitempty"`
-	StderrRef     string    `json:"stderrRef,omitempty"`
-	DurationMs    int64     `json:"durationMs,omitempty"`
-	StartedAt     time.Time `json:"startedAt,omitzero"`
-	EndedAt       time.Time `json:"endedAt,omitzero"`
-	StartSequence uint64    `json:"startSequence,omitempty"`
-	EndSequence   uint64    `json:"endSequence,omitempty"`
+	MayStillExist bool `json:"mayStillExist,omitempty"`
+	// OutputRef is where its output is.
+	OutputRef string `json:"outputRef,omitempty"`
+	// StderrRef is where its error output is.
+	StderrRef string `json:"stderrRef,omitempty"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	// StartSequence is where its start is found.
+	StartSequence uint64 `json:"startSequence,omitempty"`
+	// EndSequence is where its end is found.
+	EndSequence uint64 `json:"endSequence,omitempty"`
 }
 
 func (v *Environment) open() bool { return len(v.Active) > 0 }

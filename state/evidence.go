@@ -24,37 +24,60 @@ type Evidence struct {
 
 // EvidenceEntry is one piece of evidence.
 type EvidenceEntry struct {
-	EvidenceID    string    `json:"evidenceId"`
-	Kind          string    `json:"kind"`
-	ThreadID      string    `json:"threadId,omitempty"`
-	TurnID        string    `json:"turnId,omitempty"`
-	TaskID        string    `json:"taskId,omitempty"`
-	PackRef       string    `json:"packRef,omitempty"`
-	ReplayRef     string    `json:"replayRef,omitempty"`
-	ReviewRef     string    `json:"reviewRef,omitempty"`
-	TraceRef      string    `json:"traceRef,omitempty"`
-	ChainSequence uint64    `json:"chainSequence,omitempty"`
-	ChainHash     string    `json:"chainHash,omitempty"`
-	At            time.Time `json:"at"`
-	Sequence      uint64    `json:"sequence"`
+	// EvidenceID is the evidence's id.
+	EvidenceID string `json:"evidenceId"`
+	// Kind of the evidence.
+	Kind string `json:"kind"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// TaskID is the task that it belongs to.
+	TaskID string `json:"taskId,omitempty"`
+	// PackRef is where the pack is.
+	PackRef string `json:"packRef,omitempty"`
+	// ReplayRef is where the replay case is.
+	ReplayRef string `json:"replayRef,omitempty"`
+	// ReviewRef is where the review is.
+	ReviewRef string `json:"reviewRef,omitempty"`
+	// TraceRef is where the trace is.
+	TraceRef string `json:"traceRef,omitempty"`
+	// ChainSequence is the last fact that the evidence covers.
+	ChainSequence uint64 `json:"chainSequence,omitempty"`
+	// ChainHash is the hash of the chain that the evidence covers.
+	ChainHash string `json:"chainHash,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Outcome is one verdict of an evidence system.
 type Outcome struct {
-	Name       string    `json:"name"`
-	Status     string    `json:"status"`
-	Ref        string    `json:"ref,omitempty"`
-	EvidenceID string    `json:"evidenceId"`
-	ThreadID   string    `json:"threadId,omitempty"`
-	At         time.Time `json:"at"`
+	// Name of what was verified.
+	Name string `json:"name"`
+	// Status is the verdict.
+	Status string `json:"status"`
+	// Ref is where more is said of it.
+	Ref string `json:"ref,omitempty"`
+	// EvidenceID is the evidence that the verdict is part of.
+	EvidenceID string `json:"evidenceId"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
 }
 
 // AuditNote is a remark that was recorded as evidence.
 type AuditNote struct {
-	EvidenceID string    `json:"evidenceId"`
-	ThreadID   string    `json:"threadId,omitempty"`
-	Note       string    `json:"note"`
-	At         time.Time `json:"at"`
+	// EvidenceID is the evidence that the note is part of.
+	EvidenceID string `json:"evidenceId"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// Note is the text.
+	Note string `json:"note"`
+	// At is when it happened.
+	At time.Time `json:"at"`
 }
 
 func (f *fold) evidenceChanged(p *event.EvidenceChanged) {

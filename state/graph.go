@@ -17,24 +17,36 @@ const (
 
 // Relationship is an edge of the task graph, seen from the task that has it.
 type Relationship struct {
-	Kind      string    `json:"kind"`
-	TargetID  string    `json:"targetId"`
-	Status    string    `json:"status"`
-	Reason    string    `json:"reason,omitempty"`
+	// Kind of the edge.
+	Kind string `json:"kind"`
+	// TargetID is the edge's other end.
+	TargetID string `json:"targetId"`
+	// Status of the edge: a satisfied dependency no longer blocks.
+	Status string `json:"status"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// CreatedAt is when the edge was drawn.
 	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when its status last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
 // Delegation says that a task was delegated.
 type Delegation struct {
-	To             string `json:"to"`
-	TargetID       string `json:"targetId"`
+	// To says what that is: subagent, job, task, worker, peer or thread.
+	To string `json:"to"`
+	// TargetID is what it was delegated to.
+	TargetID string `json:"targetId"`
+	// NativeProtocol is the protocol of the peer that it was delegated to.
 	NativeProtocol string `json:"nativeProtocol,omitempty"`
-	RemoteTaskID   string `json:"remoteTaskId,omitempty"`
+	// RemoteTaskID is the peer's own task.
+	RemoteTaskID string `json:"remoteTaskId,omitempty"`
 	// RemoteMessageID is the message that was about to be sent to a peer.
-	RemoteMessageID string    `json:"remoteMessageId,omitempty"`
-	Reason          string    `json:"reason,omitempty"`
-	At              time.Time `json:"at"`
+	RemoteMessageID string `json:"remoteMessageId,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was delegated.
+	At time.Time `json:"at"`
 }
 
 // linkTask adds or changes an edge.

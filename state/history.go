@@ -28,73 +28,119 @@ type History struct {
 
 // HistoryWindow is a loaded part of the history.
 type HistoryWindow struct {
-	FromSequence uint64    `json:"fromSequence"`
-	ToSequence   uint64    `json:"toSequence"`
-	Truncated    bool      `json:"truncated"`
-	Reason       string    `json:"reason,omitempty"`
-	At           time.Time `json:"at"`
+	// FromSequence is the first fact of the window.
+	FromSequence uint64 `json:"fromSequence"`
+	// ToSequence is the last fact of the window.
+	ToSequence uint64 `json:"toSequence"`
+	// Truncated says that there are older facts.
+	Truncated bool `json:"truncated"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was loaded.
+	At time.Time `json:"at"`
 }
 
 // Reconstruction says how the session was rebuilt from its facts.
 type Reconstruction struct {
-	FromSnapshot   uint64    `json:"fromSnapshot"`
-	ReplayedEvents int64     `json:"replayedEvents"`
-	Degraded       bool      `json:"degraded"`
-	Missing        []string  `json:"missing,omitempty"`
-	Recovered      []string  `json:"recovered,omitempty"`
-	Reason         string    `json:"reason,omitempty"`
-	At             time.Time `json:"at"`
-	Sequence       uint64    `json:"sequence"`
+	// FromSnapshot is the sequence of the snapshot that it began with; 0 is none.
+	FromSnapshot uint64 `json:"fromSnapshot"`
+	// ReplayedEvents counts the events that were folded.
+	ReplayedEvents int64 `json:"replayedEvents"`
+	// Degraded says that it was partial.
+	Degraded bool `json:"degraded"`
+	// Missing says what could not be found.
+	Missing []string `json:"missing,omitempty"`
+	// Recovered says what was taken up again.
+	Recovered []string `json:"recovered,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Rollback takes turns of a thread back; nothing is deleted.
 type Rollback struct {
-	RollbackID   string   `json:"rollbackId"`
-	ThreadID     string   `json:"threadId"`
-	ToTurnID     string   `json:"toTurnId"`
+	// RollbackID is the rollback's id.
+	RollbackID string `json:"rollbackId"`
+	// ThreadID is the thread that went back.
+	ThreadID string `json:"threadId"`
+	// ToTurnID is the last turn that stays.
+	ToTurnID string `json:"toTurnId"`
+	// RemovedTurns are the turns that went, as many as are kept.
 	RemovedTurns []string `json:"removedTurns,omitempty"`
 	// RemovedCount counts all removed turns; the list is bounded.
-	RemovedCount     int64  `json:"removedCount"`
+	RemovedCount int64 `json:"removedCount"`
+	// BaselineSequence is where the thread goes on from.
 	BaselineSequence uint64 `json:"baselineSequence,omitempty"`
-	// Origin is where in another session the history of the fork ends now, if it went
-	// back behind its beginning; InheritedTurns counts the removed turns from there.
-	Origin            *event.ForkPoint     `json:"origin,omitempty"`
-	InheritedTurns    int64                `json:"inheritedTurns,omitempty"`
-	AffectedTools     []string             `json:"affectedTools,omitempty"`
-	AffectedArtifacts []string             `json:"affectedArtifacts,omitempty"`
-	AffectedSubagents []string             `json:"affectedSubagents,omitempty"`
-	AffectedJobs      []string             `json:"affectedJobs,omitempty"`
-	FilesPolicy       string               `json:"filesPolicy,omitempty"`
-	Force             bool                 `json:"force,omitempty"`
-	Files             []event.RollbackFile `json:"files,omitempty"`
-	FileCount         int64                `json:"fileCount,omitempty"`
-	ReadModelRepaired bool                 `json:"readModelRepaired,omitempty"`
-	RequestedBy       *event.Actor         `json:"requestedBy,omitempty"`
-	StartedAt         time.Time            `json:"startedAt,omitzero"`
-	CompletedAt       time.Time            `json:"completedAt,omitzero"`
-	Sequence          uint64               `json:"sequence"`
+	// Origin is where in another session the history of the fork ends now, if it went back
+	// behind its beginning.
+	Origin *event.ForkPoint `json:"origin,omitempty"`
+	// InheritedTurns counts the removed turns of the session that this one was forked from.
+	InheritedTurns int64 `json:"inheritedTurns,omitempty"`
+	// AffectedTools are the tool calls of the removed turns.
+	AffectedTools []string `json:"affectedTools,omitempty"`
+	// AffectedArtifacts are the artifacts of the removed turns.
+	AffectedArtifacts []string `json:"affectedArtifacts,omitempty"`
+	// AffectedSubagents are the children of the removed turns.
+	AffectedSubagents []string `json:"affectedSubagents,omitempty"`
+	// AffectedJobs are the jobs of the removed turns.
+	AffectedJobs []string `json:"affectedJobs,omitempty"`
+	// FilesPolicy says whether files are restored or kept.
+	FilesPolicy string `json:"filesPolicy,omitempty"`
+	// Force says that changes since are overwritten.
+	Force bool `json:"force,omitempty"`
+	// Files are what became of files.
+	Files []event.RollbackFile `json:"files,omitempty"`
+	// FileCount counts all files; the list is bounded.
+	FileCount int64 `json:"fileCount,omitempty"`
+	// ReadModelRepaired says that the read models show it.
+	ReadModelRepaired bool `json:"readModelRepaired,omitempty"`
+	// RequestedBy asked for it.
+	RequestedBy *event.Actor `json:"requestedBy,omitempty"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// CompletedAt is when it was completed.
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Repair is a gap that could not be redelivered and was bridged by a snapshot.
 type Repair struct {
-	Reason           string    `json:"reason"`
-	GapFrom          uint64    `json:"gapFrom"`
-	GapTo            uint64    `json:"gapTo"`
-	RecoveryMode     string    `json:"recoveryMode"`
-	SnapshotSequence uint64    `json:"snapshotSequence"`
-	Status           string    `json:"status"`
-	ChannelID        string    `json:"channelId,omitempty"`
-	At               time.Time `json:"at"`
-	Sequence         uint64    `json:"sequence"`
+	// Reason says why, for people.
+	Reason string `json:"reason"`
+	// GapFrom is the first sequence that is missing.
+	GapFrom uint64 `json:"gapFrom"`
+	// GapTo is the last sequence that is missing.
+	GapTo uint64 `json:"gapTo"`
+	// RecoveryMode says how the reader goes on.
+	RecoveryMode string `json:"recoveryMode"`
+	// SnapshotSequence is that of the snapshot that stands for them.
+	SnapshotSequence uint64 `json:"snapshotSequence"`
+	// Status of what is missing: stale or unavailable.
+	Status string `json:"status"`
+	// ChannelID is the peer's channel; absent if the gap is everyone's.
+	ChannelID string `json:"channelId,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // SnapshotMark says that a read model was written.
 type SnapshotMark struct {
-	Snapshot     string    `json:"snapshot"`
-	AtSequence   uint64    `json:"atSequence"`
-	RecoveryMode string    `json:"recoveryMode,omitempty"`
-	Reason       string    `json:"reason,omitempty"`
-	At           time.Time `json:"at"`
+	// Snapshot says which read model it is.
+	Snapshot string `json:"snapshot"`
+	// AtSequence is the newest fact that it covers.
+	AtSequence uint64 `json:"atSequence"`
+	// RecoveryMode says how a reader went on from it.
+	RecoveryMode string `json:"recoveryMode,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was written.
+	At time.Time `json:"at"`
 }
 
 // RollingBack returns the thread's rollback that is under way, or nil.

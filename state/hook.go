@@ -15,26 +15,46 @@ const (
 
 // HookRun is one run of a hook.
 type HookRun struct {
-	HookRunID       string    `json:"hookRunId"`
-	ThreadID        string    `json:"threadId,omitempty"`
-	TurnID          string    `json:"turnId,omitempty"`
-	ToolCallID      string    `json:"toolCallId,omitempty"`
-	Point           string    `json:"point"`
-	HandlerRef      string    `json:"handlerRef"`
-	Status          string    `json:"status"`
-	Decision        string    `json:"decision,omitempty"`
-	Reason          string    `json:"reason,omitempty"`
-	ErrorCategory   string    `json:"errorCategory,omitempty"`
-	FailureBehavior string    `json:"failureBehavior,omitempty"`
-	Sandbox         string    `json:"sandbox,omitempty"` // the mode of its boundary
-	TimeoutMs       int64     `json:"timeoutMs,omitempty"`
-	DurationMs      int64     `json:"durationMs,omitempty"`
-	UpdatedInputRef string    `json:"updatedInputRef,omitempty"`
-	UpdatedOutput   string    `json:"updatedToolOutputRef,omitempty"`
-	ContextRefs     []string  `json:"additionalContextRefs,omitempty"`
-	AuditRefs       []string  `json:"auditRefs,omitempty"`
-	StartedAt       time.Time `json:"startedAt,omitzero"`
-	EndedAt         time.Time `json:"endedAt,omitzero"`
+	// HookRunID is the run's id.
+	HookRunID string `json:"hookRunId"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Point at which the hook ran.
+	Point string `json:"point"`
+	// HandlerRef names the hook.
+	HandlerRef string `json:"handlerRef"`
+	// Status of the run.
+	Status string `json:"status"`
+	// Decision of the hook.
+	Decision string `json:"decision,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ErrorCategory classifies the failure.
+	ErrorCategory string `json:"errorCategory,omitempty"`
+	// FailureBehavior says what a failure means: open lets the work go on, closed blocks it.
+	FailureBehavior string `json:"failureBehavior,omitempty"`
+	// Sandbox is the mode of its boundary.
+	Sandbox string `json:"sandbox,omitempty"` // the mode of its boundary
+	// TimeoutMs is how long it may take.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
+	// UpdatedInputRef is where the arguments are as the hook changed them.
+	UpdatedInputRef string `json:"updatedInputRef,omitempty"`
+	// UpdatedOutput is where the output is as the hook changed it.
+	UpdatedOutput string `json:"updatedToolOutputRef,omitempty"`
+	// ContextRefs are what the hook adds to the context.
+	ContextRefs []string `json:"additionalContextRefs,omitempty"`
+	// AuditRefs are what the hook wants to be kept.
+	AuditRefs []string `json:"auditRefs,omitempty"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 	// Sequence is where the run's newest fact is found.
 	Sequence uint64 `json:"sequence"`
 }

@@ -55,7 +55,7 @@ func (s *Session) Origin(t *Thread) *event.ForkPoint {
 type TurnOrigin struct {
 	SessionID string `json:"sessionId"`
 	ThreadID  string `json:"threadId"`
-	// SubmittedSequence and EndSequence are where they begin and end.
+	// SubmittedSequence is where they begin.
 	SubmittedSequence uint64 `json:"submittedSequence,omitempty"`
 	EndSequence       uint64 `json:"endSequence,omitempty"`
 }

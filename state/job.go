@@ -37,27 +37,47 @@ type Jobs struct {
 // Job is one batch. It holds only the items that something is still to be said
 // of, however many it has: an item that is done leaves at once.
 type Job struct {
-	JobID     string `json:"jobId"`
+	// JobID is the job's id.
+	JobID string `json:"jobId"`
+	// SessionID is the session that it belongs to.
 	SessionID string `json:"sessionId"`
-	TaskID    string `json:"taskId,omitempty"`
-	ThreadID  string `json:"threadId,omitempty"`
-	Title     string `json:"title,omitempty"`
-	Status    string `json:"status"`
-	Reason    string `json:"reason,omitempty"`
+	// TaskID is the task that the job works for.
+	TaskID string `json:"taskId,omitempty"`
+	// ThreadID is the thread that created the job.
+	ThreadID string `json:"threadId,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Status of the job.
+	Status string `json:"status"`
+	// Reason of the status.
+	Reason string `json:"reason,omitempty"`
 
-	InstructionRef  string             `json:"instructionRef,omitempty"`
-	Instruction     string             `json:"instruction,omitempty"`
-	ItemsRef        string             `json:"itemsRef,omitempty"`
-	ItemCount       int64              `json:"itemCount"`
-	Concurrency     int64              `json:"concurrency,omitempty"`
-	RetryPolicy     *event.RetryPolicy `json:"retryPolicy,omitempty"`
-	FailuresAllowed int64              `json:"failuresAllowed,omitempty"`
-	OutputSchemaRef string             `json:"outputSchemaRef,omitempty"`
-	OutputSchema    event.Raw          `json:"outputSchema,omitempty"`
-	MaxRuntimeMs    int64              `json:"maxRuntimeMs,omitempty"`
-	CreatedBy       *event.Actor       `json:"createdBy,omitempty"`
-	Metadata        event.Raw          `json:"metadata,omitempty"`
+	// InstructionRef is where a long instruction is.
+	InstructionRef string `json:"instructionRef,omitempty"`
+	// Instruction says what is to be done with each item; the beginning of a long one.
+	Instruction string `json:"instruction,omitempty"`
+	// ItemsRef is where the items are: one JSON object a line.
+	ItemsRef string `json:"itemsRef,omitempty"`
+	// ItemCount counts the items.
+	ItemCount int64 `json:"itemCount"`
+	// Concurrency is how many items are worked on at once; 0 is the server's default.
+	Concurrency int64 `json:"concurrency,omitempty"`
+	// RetryPolicy bounds the attempts at an item.
+	RetryPolicy *event.RetryPolicy `json:"retryPolicy,omitempty"`
+	// FailuresAllowed is how many items may fail without failing the job.
+	FailuresAllowed int64 `json:"failuresAllowed,omitempty"`
+	// OutputSchemaRef is where a large schema is.
+	OutputSchemaRef string `json:"outputSchemaRef,omitempty"`
+	// OutputSchema is the JSON Schema that an item's output satisfies.
+	OutputSchema event.Raw `json:"outputSchema,omitempty"`
+	// MaxRuntimeMs ends the job after that time; 0 is no limit.
+	MaxRuntimeMs int64 `json:"maxRuntimeMs,omitempty"`
+	// CreatedBy created it.
+	CreatedBy *event.Actor `json:"createdBy,omitempty"`
+	// Metadata is the caller's own, kept as it is.
+	Metadata event.Raw `json:"metadata,omitempty"`
 
+	// Progress counts the items by status.
 	Progress event.JobCounts `json:"progress"`
 	// Cursor is the ordinal of the first item that was not given out yet.
 	Cursor int64 `json:"cursor"`
@@ -70,18 +90,26 @@ type Job struct {
 	// Threads are the last threads that items were given to, oldest first.
 	Threads []string `json:"threads,omitempty" view:"-"`
 
-	ResultsRef string         `json:"resultsRef,omitempty"`
-	Error      *event.Failure `json:"error,omitempty"`
+	// ResultsRef is where the results are once the job ended: one JSON object a line, in the
+	// order of the items.
+	ResultsRef string `json:"resultsRef,omitempty"`
+	// Error is why the job failed.
+	Error *event.Failure `json:"error,omitempty"`
 
-	CreatedSequence uint64    `json:"createdSequence"`
-	CreatedAt       time.Time `json:"createdAt"`
-	UpdatedAt       time.Time `json:"updatedAt"`
-	StartedAt       time.Time `json:"startedAt,omitzero"`
-	EndedAt         time.Time `json:"endedAt,omitzero"`
-	// HeldAt is when the job was last held, HeldMs for how long it was before: that
-	// time is none of its work.
+	// CreatedSequence is where it was created.
+	CreatedSequence uint64 `json:"createdSequence"`
+	// CreatedAt is when it was created.
+	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when its newest fact happened.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	// HeldAt is when the job was last held.
 	HeldAt time.Time `json:"heldAt,omitzero"`
-	HeldMs int64     `json:"heldMs,omitempty"`
+	// HeldMs is for how long it was held before, which is none of its work.
+	HeldMs int64 `json:"heldMs,omitempty"`
 }
 
 // JobEnded reports whether a job with that status has ended.
@@ -95,20 +123,34 @@ func JobEnded(status string) bool {
 
 // JobItem is one piece of a job.
 type JobItem struct {
-	JobID        string         `json:"jobId"`
-	ItemID       string         `json:"itemId"`
-	Index        int64          `json:"index"`
-	Status       string         `json:"status"`
-	AttemptCount int64          `json:"attemptCount"`
-	LastError    *event.Failure `json:"lastError,omitempty"`
-	ThreadID     string         `json:"threadId,omitempty"`
-	Worker       string         `json:"worker,omitempty"`
-	InputRef     string         `json:"inputRef,omitempty"`
-	OutputRef    string         `json:"outputRef,omitempty"`
-	Output       event.Raw      `json:"output,omitempty"`
-	StartedAt    time.Time      `json:"startedAt,omitzero"`
-	EndedAt      time.Time      `json:"endedAt,omitzero"`
-	DurationMs   int64          `json:"durationMs,omitempty"`
+	// JobID is the job of the item.
+	JobID string `json:"jobId"`
+	// ItemID is the item's id.
+	ItemID string `json:"itemId"`
+	// Index is the item's ordinal, from 0.
+	Index int64 `json:"index"`
+	// Status of the item.
+	Status string `json:"status"`
+	// AttemptCount counts the attempts at the item.
+	AttemptCount int64 `json:"attemptCount"`
+	// LastError is why the last attempt failed.
+	LastError *event.Failure `json:"lastError,omitempty"`
+	// ThreadID is the thread that works, or worked, on the item.
+	ThreadID string `json:"threadId,omitempty"`
+	// Worker says who works on it.
+	Worker string `json:"worker,omitempty"`
+	// InputRef is where the item's input is.
+	InputRef string `json:"inputRef,omitempty"`
+	// OutputRef is where the item's output is.
+	OutputRef string `json:"outputRef,omitempty"`
+	// Output of the item, if it is short.
+	Output event.Raw `json:"output,omitempty"`
+	// StartedAt is when it began; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
 	// Sequence is where the item's newest fact is found.
 	Sequence uint64 `json:"sequence"`
 }

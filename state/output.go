@@ -24,38 +24,64 @@ type Outputs struct {
 
 // Output is one stored output.
 type Output struct {
-	OutputRef    string    `json:"outputRef"`
-	ThreadID     string    `json:"threadId,omitempty"`
-	TurnID       string    `json:"turnId,omitempty"`
-	ToolCallID   string    `json:"toolCallId,omitempty"`
-	ProcessID    string    `json:"processId,omitempty"`
-	MediaType    string    `json:"mediaType"`
-	Encoding     string    `json:"encoding,omitempty"`
-	SizeBytes    int64     `json:"sizeBytes"`
-	DroppedBytes int64     `json:"droppedBytes,omitempty"`
-	Truncated    bool      `json:"truncated,omitempty"`
-	Preview      string    `json:"preview,omitempty"`
-	Owner        string    `json:"owner,omitempty"`
-	Redactions   int64     `json:"redactions,omitempty"`
-	ExpiresAt    time.Time `json:"expiresAt,omitzero"`
-	// Expired says that the bytes are gone, ExpiredReason why.
-	Expired       bool      `json:"expired,omitempty"`
-	ExpiredReason string    `json:"expiredReason,omitempty"`
-	At            time.Time `json:"at"`
-	Sequence      uint64    `json:"sequence"`
+	// OutputRef is where the bytes are.
+	OutputRef string `json:"outputRef"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// ProcessID is the process that it belongs to, if it belongs to one.
+	ProcessID string `json:"processId,omitempty"`
+	// MediaType of the content.
+	MediaType string `json:"mediaType"`
+	// Encoding of the bytes, if it is not that of the media type.
+	Encoding string `json:"encoding,omitempty"`
+	// SizeBytes is the size of the content.
+	SizeBytes int64 `json:"sizeBytes"`
+	// DroppedBytes counts the bytes that were not stored.
+	DroppedBytes int64 `json:"droppedBytes,omitempty"`
+	// Truncated says that not all of the output was stored.
+	Truncated bool `json:"truncated,omitempty"`
+	// Preview is the beginning of the output.
+	Preview string `json:"preview,omitempty"`
+	// Owner is the tool call or the process whose output it is.
+	Owner string `json:"owner,omitempty"`
+	// Redactions counts the secrets that were taken out.
+	Redactions int64 `json:"redactions,omitempty"`
+	// ExpiresAt is when the bytes go; absent if they stay.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Expired says that the bytes are gone.
+	Expired bool `json:"expired,omitempty"`
+	// ExpiredReason says why the bytes are gone.
+	ExpiredReason string `json:"expiredReason,omitempty"`
+	// At is when it was stored.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Redaction says that secrets were taken out before storing.
 type Redaction struct {
-	OutputRef  string    `json:"outputRef,omitempty"`
-	ThreadID   string    `json:"threadId,omitempty"`
-	TurnID     string    `json:"turnId,omitempty"`
-	ToolCallID string    `json:"toolCallId,omitempty"`
-	Count      int64     `json:"count"`
-	Rules      []string  `json:"rules,omitempty"`
-	Where      string    `json:"where,omitempty"`
-	At         time.Time `json:"at"`
-	Sequence   uint64    `json:"sequence"`
+	// OutputRef is the output that they were taken out of.
+	OutputRef string `json:"outputRef,omitempty"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Count counts the secrets that were taken out.
+	Count int64 `json:"count"`
+	// Rules are the rules that found them.
+	Rules []string `json:"rules,omitempty"`
+	// Where says where they were.
+	Where string `json:"where,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // output folds the facts of stored outputs.

@@ -8,37 +8,55 @@ import (
 
 // PeerTask joins a peer's task to a local one.
 type PeerTask struct {
-	TaskID            string `json:"taskId"`
-	ChannelID         string `json:"channelId"`
-	NativeProtocol    string `json:"nativeProtocol"`
-	Direction         string `json:"direction"`
-	RemoteTaskID      string `json:"remoteTaskId"`
-	RemoteContextID   string `json:"remoteContextId,omitempty"`
-	RemoteAgentRef    string `json:"remoteAgentRef,omitempty"`
-	AgentCardRef      string `json:"agentCardRef,omitempty"`
+	// TaskID is the local task.
+	TaskID string `json:"taskId"`
+	// ChannelID is the channel to the peer.
+	ChannelID string `json:"channelId"`
+	// NativeProtocol is the peer's protocol.
+	NativeProtocol string `json:"nativeProtocol"`
+	// Direction is inbound for work that the peer asked for, outbound for work that it was
+	// asked to do.
+	Direction string `json:"direction"`
+	// RemoteTaskID is the peer's task.
+	RemoteTaskID string `json:"remoteTaskId"`
+	// RemoteContextID is the peer's conversation.
+	RemoteContextID string `json:"remoteContextId,omitempty"`
+	// RemoteAgentRef names the peer.
+	RemoteAgentRef string `json:"remoteAgentRef,omitempty"`
+	// AgentCardRef is where the peer's agent card is.
+	AgentCardRef string `json:"agentCardRef,omitempty"`
+	// DeliveryMechanism says how the peer tells of changes.
 	DeliveryMechanism string `json:"deliveryMechanism,omitempty"`
-	// Status is the peer's state in our words, RemoteStatus in its own.
-	Status             string   `json:"status"`
-	RemoteStatus       string   `json:"remoteStatus,omitempty"`
-	Reason             string   `json:"reason,omitempty"`
+	// Status is the peer's state in our words.
+	Status string `json:"status"`
+	// RemoteStatus is the peer's state in its own words.
+	RemoteStatus string `json:"remoteStatus,omitempty"`
+	// Reason of the status.
+	Reason string `json:"reason,omitempty"`
+	// RemoteArtifactRefs are the peer's deliverables.
 	RemoteArtifactRefs []string `json:"remoteArtifactRefs,omitempty"`
-	LastMessageRef     string   `json:"lastMessageRef,omitempty"`
-	// RunID is the attempt that an outbound task is, LastMessageID the last message
-	// that went to the peer or came from it.
-	RunID         string `json:"runId,omitempty"`
+	// LastMessageRef is where the last message is.
+	LastMessageRef string `json:"lastMessageRef,omitempty"`
+	// RunID is the attempt that an outbound task is.
+	RunID string `json:"runId,omitempty"`
+	// LastMessageID is the last message that went to the peer or came from it.
 	LastMessageID string `json:"lastMessageId,omitempty"`
-	// ThreadID and TurnID are the turn that works on an inbound task, Sequence the
-	// fact that joined the two.
+	// ThreadID is the thread that works on an inbound task.
 	ThreadID string `json:"threadId,omitempty"`
-	TurnID   string `json:"turnId,omitempty"`
+	// TurnID is the turn that works on an inbound task.
+	TurnID string `json:"turnId,omitempty"`
+	// Sequence of the fact that joined the two.
 	Sequence uint64 `json:"sequence,omitempty"`
 	// Waiting are the pending actions of an inbound task.
 	Waiting []PeerWait `json:"waiting,omitempty"`
 	// StatusAt is when the task got its status.
-	StatusAt  time.Time `json:"statusAt,omitzero"`
-	LinkedAt  time.Time `json:"linkedAt"`
+	StatusAt time.Time `json:"statusAt,omitzero"`
+	// LinkedAt is when the two tasks were joined.
+	LinkedAt time.Time `json:"linkedAt"`
+	// UpdatedAt is when its newest fact happened.
 	UpdatedAt time.Time `json:"updatedAt"`
-	EndedAt   time.Time `json:"endedAt,omitzero"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
 // Recovery states of a peer's task: what is to be done about it here. None of

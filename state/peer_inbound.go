@@ -24,7 +24,9 @@ const (
 
 // PeerWait is a pending action of an inbound peer task.
 type PeerWait struct {
-	ActionID   string `json:"actionId"`
+	// ActionID is the action that waits.
+	ActionID string `json:"actionId"`
+	// ActionType says what kind of answer is asked for.
 	ActionType string `json:"actionType"`
 }
 

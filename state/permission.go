@@ -66,56 +66,89 @@ func (f *fold) turnPolicy(turn *Turn, p *event.TurnPolicy) {
 
 // Policy is the whole policy of one source.
 type Policy struct {
+	// Source says whose policy it is: host, workspace or session.
 	Source string `json:"source"`
-	Mode   string `json:"mode,omitempty"`
+	// Mode that the source sets; absent if it sets none.
+	Mode string `json:"mode,omitempty"`
 	// ModeOrigin says where the host's mode comes from, as the origin of a rule does.
-	ModeOrigin string             `json:"modeOrigin,omitempty"`
-	Rules      []event.PolicyRule `json:"rules,omitempty"`
-	Reason     string             `json:"reason,omitempty"`
-	ChangedBy  *event.Actor       `json:"changedBy,omitempty"`
+	ModeOrigin string `json:"modeOrigin,omitempty"`
+	// Rules of the source.
+	Rules []event.PolicyRule `json:"rules,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ChangedBy set it.
+	ChangedBy *event.Actor `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session.
 	Workspace string `json:"workspace,omitempty"`
 	// Held is what the workspace's file says and doesn't count yet.
 	Held []string `json:"held,omitempty"`
-	// ChangedAt and Sequence are of the fact that set the policy; absent where it is the
-	// host's and no fact of the session has it yet.
+	// ChangedAt is when the policy was set; absent where it is the host's and no fact of the
+	// session has it yet.
 	ChangedAt time.Time `json:"changedAt,omitzero"`
-	Sequence  uint64    `json:"sequence,omitempty"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence,omitempty"`
 }
 
 // Grant is a permission for the whole session.
 type Grant struct {
-	GrantID   string       `json:"grantId,omitempty"`
-	ActionID  string       `json:"actionId,omitempty"`
-	ToolName  string       `json:"toolName,omitempty"`
-	Scope     event.Raw    `json:"scope,omitempty"`
+	// GrantID is the grant's id.
+	GrantID string `json:"grantId,omitempty"`
+	// ActionID is the action whose answer gave it.
+	ActionID string `json:"actionId,omitempty"`
+	// ToolName is the tool's name.
+	ToolName string `json:"toolName,omitempty"`
+	// Scope is what it is for: paths, hosts, parts of a command.
+	Scope event.Raw `json:"scope,omitempty"`
+	// GrantedBy gave it.
 	GrantedBy *event.Actor `json:"grantedBy,omitempty"`
-	ExpiresAt time.Time    `json:"expiresAt,omitzero"`
-	GrantedAt time.Time    `json:"grantedAt"`
-	Sequence  uint64       `json:"sequence"`
+	// ExpiresAt is when it is over by itself; absent if it stays.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// GrantedAt is when it was given.
+	GrantedAt time.Time `json:"grantedAt"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Decision is one decision on whether something may run.
 type Decision struct {
-	ThreadID         string    `json:"threadId,omitempty"`
-	TurnID           string    `json:"turnId,omitempty"`
-	ToolCallID       string    `json:"toolCallId,omitempty"`
-	SubagentID       string    `json:"subagentId,omitempty"`
-	ToolName         string    `json:"toolName"`
-	Decision         string    `json:"decision"`
-	DecisionSource   string    `json:"decisionSource"`
-	DecisionReason   string    `json:"decisionReason"`
-	RuleRefs         []string  `json:"ruleRefs,omitempty"`
-	Scope            event.Raw `json:"scope,omitempty"`
-	Destructive      bool      `json:"destructive,omitempty"`
-	Impact           string    `json:"impact,omitempty"`
-	RollbackAdvice   string    `json:"rollbackAdvice,omitempty"`
-	PermissionMode   string    `json:"permissionMode,omitempty"`
-	UpdatedInputRef  string    `json:"updatedInputRef,omitempty"`
-	ApprovalActionID string    `json:"approvalActionId,omitempty"`
-	ExpiresAt        time.Time `json:"expiresAt,omitzero"`
-	At               time.Time `json:"at"`
-	Sequence         uint64    `json:"sequence"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// SubagentID is the child that it belongs to, if it belongs to one.
+	SubagentID string `json:"subagentId,omitempty"`
+	// ToolName is the tool's name.
+	ToolName string `json:"toolName"`
+	// Decision is allow, deny or ask.
+	Decision string `json:"decision"`
+	// DecisionSource says who or what decided.
+	DecisionSource string `json:"decisionSource"`
+	// DecisionReason says why.
+	DecisionReason string `json:"decisionReason"`
+	// RuleRefs are the rules that it rests on.
+	RuleRefs []string `json:"ruleRefs,omitempty"`
+	// Scope is what the decision is about: paths, hosts, parts of a command.
+	Scope event.Raw `json:"scope,omitempty"`
+	// Destructive says that something may be lost that nothing brings back.
+	Destructive bool `json:"destructive,omitempty"`
+	// Impact says what the call would do.
+	Impact string `json:"impact,omitempty"`
+	// RollbackAdvice says how it can be taken back.
+	RollbackAdvice string `json:"rollbackAdvice,omitempty"`
+	// PermissionMode that the decision was made in.
+	PermissionMode string `json:"permissionMode,omitempty"`
+	// UpdatedInputRef is where the arguments are as a hook changed them.
+	UpdatedInputRef string `json:"updatedInputRef,omitempty"`
+	// ApprovalActionID is the action that asks for an approval.
+	ApprovalActionID string `json:"approvalActionId,omitempty"`
+	// ExpiresAt is when the decision is over.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// At is when it was decided.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // governance folds the facts of permissions, sandboxes, hooks and policies.

@@ -14,18 +14,25 @@ const keepSteps = 100
 // Plan is what an agent said that it will do. It is a hint for people: what became of the
 // work is said by tasks.
 type Plan struct {
-	TurnID     string     `json:"turnId"`
-	ToolCallID string     `json:"toolCallId"`
-	Items      []PlanStep `json:"items"`
+	// TurnID is the turn that wrote the plan.
+	TurnID string `json:"turnId"`
+	// ToolCallID is the call that wrote the plan.
+	ToolCallID string `json:"toolCallId"`
+	// Items are the steps in their order.
+	Items []PlanStep `json:"items"`
 	// StructuredRef is where a long plan is found whole.
-	StructuredRef string    `json:"structuredRef,omitempty"`
-	At            time.Time `json:"at"`
-	Sequence      uint64    `json:"sequence"`
+	StructuredRef string `json:"structuredRef,omitempty"`
+	// At is when it was written.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // PlanStep is one step of a plan.
 type PlanStep struct {
-	Step   string `json:"step"`
+	// Step is what is to be done.
+	Step string `json:"step"`
+	// Status of the step.
 	Status string `json:"status"`
 }
 

@@ -44,60 +44,98 @@ type Cost struct {
 
 // CostEntry is the cost of one request; no CostUSD means that no price is known.
 type CostEntry struct {
-	CostUSD        *float64  `json:"costUSD,omitempty"`
-	Currency       string    `json:"currency"`
-	Basis          string    `json:"basis"`
-	ModelRequestID string    `json:"modelRequestId,omitempty"`
-	ThreadID       string    `json:"threadId,omitempty"`
-	TurnID         string    `json:"turnId,omitempty"`
-	At             time.Time `json:"at"`
-	Sequence       uint64    `json:"sequence"`
+	// CostUSD of the request; absent if no price is known.
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// Currency of the price.
+	Currency string `json:"currency"`
+	// Basis says where the price is from.
+	Basis string `json:"basis"`
+	// ModelRequestID is the request to the model.
+	ModelRequestID string `json:"modelRequestId,omitempty"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Quota is a budget or a quota that is low or spent.
 type Quota struct {
 	// Status is low or blocked.
-	Status    string    `json:"status"`
-	QuotaName string    `json:"quotaName,omitempty"`
-	Provider  string    `json:"provider,omitempty"`
-	Limit     *float64  `json:"limit,omitempty"`
-	Used      *float64  `json:"used,omitempty"`
-	Remaining *float64  `json:"remaining,omitempty"`
-	Unit      string    `json:"unit,omitempty"`
-	Reason    string    `json:"reason,omitempty"`
-	ThreadID  string    `json:"threadId,omitempty"`
-	TurnID    string    `json:"turnId,omitempty"`
-	At        time.Time `json:"at"`
-	Sequence  uint64    `json:"sequence"`
+	Status string `json:"status"`
+	// QuotaName says which budget or quota it is.
+	QuotaName string `json:"quotaName,omitempty"`
+	// Provider whose quota it is.
+	Provider string `json:"provider,omitempty"`
+	// Limit is all that there is; absent if it isn't known.
+	Limit *float64 `json:"limit,omitempty"`
+	// Used is what was used; absent if it isn't known.
+	Used *float64 `json:"used,omitempty"`
+	// Remaining is what is left; absent if it isn't known.
+	Remaining *float64 `json:"remaining,omitempty"`
+	// Unit that it is counted in.
+	Unit string `json:"unit,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // RateLimit is a request to wait.
 type RateLimit struct {
-	Provider       string `json:"provider"`
-	Model          string `json:"model,omitempty"`
-	Source         string `json:"source,omitempty"`
-	LimitName      string `json:"limitName,omitempty"`
-	RetryAfterMs   *int64 `json:"retryAfterMs,omitempty"`
+	// Provider that asks to wait.
+	Provider string `json:"provider"`
+	// Model that was asked.
+	Model string `json:"model,omitempty"`
+	// Source says who asks to wait: the provider, or the runtime for it.
+	Source string `json:"source,omitempty"`
+	// LimitName says which limit it is.
+	LimitName string `json:"limitName,omitempty"`
+	// RetryAfterMs is how long; absent if the provider does not say.
+	RetryAfterMs *int64 `json:"retryAfterMs,omitempty"`
+	// ModelRequestID is the request to the model.
 	ModelRequestID string `json:"modelRequestId,omitempty"`
-	ThreadID       string `json:"threadId,omitempty"`
-	TurnID         string `json:"turnId,omitempty"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
 	// Over says that the provider answered since.
-	Over     bool      `json:"over,omitempty"`
-	At       time.Time `json:"at"`
-	Sequence uint64    `json:"sequence"`
+	Over bool `json:"over,omitempty"`
+	// At is when it happened.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // Limit is a limit that was set.
 type Limit struct {
-	Kind      string       `json:"kind"`
-	Name      string       `json:"name"`
-	Limit     *float64     `json:"limit,omitempty"`
-	Unit      string       `json:"unit,omitempty"`
-	Reason    string       `json:"reason,omitempty"`
-	Until     time.Time    `json:"until,omitzero"`
+	// Kind of the limit.
+	Kind string `json:"kind"`
+	// Name of the limit.
+	Name string `json:"name"`
+	// Limit is the most that is allowed; absent if it was lifted.
+	Limit *float64 `json:"limit,omitempty"`
+	// Unit that the limit is counted in.
+	Unit string `json:"unit,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// Until is when the limit is over; absent if it stays.
+	Until time.Time `json:"until,omitzero"`
+	// ChangedBy set it.
 	ChangedBy *event.Actor `json:"changedBy,omitempty"`
-	At        time.Time    `json:"at"`
-	Sequence  uint64       `json:"sequence"`
+	// At is when it was set.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // LimitOf returns the limit of a kind and name that was told last; nil if none holds.

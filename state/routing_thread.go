@@ -25,36 +25,60 @@ type ThreadRouting struct {
 
 // CandidateSet is the set of models that a turn could choose from.
 type CandidateSet struct {
-	TurnID          string            `json:"turnId,omitempty"`
-	CandidateCount  int64             `json:"candidateCount"`
-	Candidates      []event.Candidate `json:"candidates,omitempty"`
-	Excluded        []event.Exclusion `json:"excluded,omitempty"`
-	HardConstraints []string          `json:"hardConstraints,omitempty"`
-	Preferences     []string          `json:"preferences,omitempty"`
-	TaskKind        string            `json:"taskKind,omitempty"`
-	At              time.Time         `json:"at"`
+	// TurnID is the turn that chooses.
+	TurnID string `json:"turnId,omitempty"`
+	// CandidateCount counts the models that could be chosen.
+	CandidateCount int64 `json:"candidateCount"`
+	// Candidates are the models that could be chosen.
+	Candidates []event.Candidate `json:"candidates,omitempty"`
+	// Excluded are the models that could not, and why.
+	Excluded []event.Exclusion `json:"excluded,omitempty"`
+	// HardConstraints are what a model must have.
+	HardConstraints []string `json:"hardConstraints,omitempty"`
+	// Preferences are what a model should have.
+	Preferences []string `json:"preferences,omitempty"`
+	// TaskKind of the task that the model is for.
+	TaskKind string `json:"taskKind,omitempty"`
+	// At is when it was resolved.
+	At time.Time `json:"at"`
 }
 
 // RoutingDecision is the choice of a model.
 type RoutingDecision struct {
-	TurnID               string            `json:"turnId,omitempty"`
-	CandidateCount       int64             `json:"candidateCount"`
-	SelectedProvider     string            `json:"selectedProvider"`
-	SelectedModel        string            `json:"selectedModel"`
-	RequestedProvider    string            `json:"requestedProvider,omitempty"`
-	RequestedModel       string            `json:"requestedModel,omitempty"`
-	RoutingMode          string            `json:"routingMode,omitempty"`
-	DecisionSource       string            `json:"decisionSource"`
-	DecisionReason       string            `json:"decisionReason"`
-	CapabilityGap        string            `json:"capabilityGap"`
-	FallbackChain        []string          `json:"fallbackChain,omitempty"`
-	RequiresUserOverride bool              `json:"requiresUserOverride,omitempty"`
-	LimitState           *event.LimitState `json:"limitStateSnapshot,omitempty"`
-	FromModel            string            `json:"fromModel,omitempty"`
-	Cause                string            `json:"cause,omitempty"`
+	// TurnID is the turn that the model is for.
+	TurnID string `json:"turnId,omitempty"`
+	// CandidateCount counts the models that could be chosen.
+	CandidateCount int64 `json:"candidateCount"`
+	// SelectedProvider that was chosen.
+	SelectedProvider string `json:"selectedProvider"`
+	// SelectedModel that was chosen.
+	SelectedModel string `json:"selectedModel"`
+	// RequestedProvider that was asked for.
+	RequestedProvider string `json:"requestedProvider,omitempty"`
+	// RequestedModel that was asked for.
+	RequestedModel string `json:"requestedModel,omitempty"`
+	// RoutingMode says how the choice is made.
+	RoutingMode string `json:"routingMode,omitempty"`
+	// DecisionSource says who or what decided.
+	DecisionSource string `json:"decisionSource"`
+	// DecisionReason says why.
+	DecisionReason string `json:"decisionReason"`
+	// CapabilityGap is what the choice lacks; none when nothing.
+	CapabilityGap string `json:"capabilityGap"`
+	// FallbackChain are the models that come next if this one fails.
+	FallbackChain []string `json:"fallbackChain,omitempty"`
+	// RequiresUserOverride says that only a person can choose otherwise.
+	RequiresUserOverride bool `json:"requiresUserOverride,omitempty"`
+	// LimitState is what was left of budget, quota and rate then.
+	LimitState *event.LimitState `json:"limitStateSnapshot,omitempty"`
+	// FromModel is the model that a fallback leaves.
+	FromModel string `json:"fromModel,omitempty"`
+	// Cause of a fallback.
+	Cause string `json:"cause,omitempty"`
 	// Failed lists the models that the turn fell back from, oldest first.
-	Failed []string  `json:"failed,omitempty"`
-	At     time.Time `json:"at"`
+	Failed []string `json:"failed,omitempty"`
+	// At is when it was chosen.
+	At time.Time `json:"at"`
 }
 
 // threadRouting returns a copy of the thread's routing to change, with the fact's

@@ -121,14 +121,22 @@ type Evicted struct {
 
 // Incident is a failure that people should know of.
 type Incident struct {
-	EventID  string     `json:"eventId"`
-	Sequence uint64     `json:"sequence"`
-	Type     event.Type `json:"type"`
-	Time     time.Time  `json:"time"`
-	ThreadID string     `json:"threadId,omitempty"`
-	TurnID   string     `json:"turnId,omitempty"`
-	Code     string     `json:"code"`
-	Message  string     `json:"message"`
+	// EventID is the event that tells of it.
+	EventID string `json:"eventId"`
+	// Sequence of that event.
+	Sequence uint64 `json:"sequence"`
+	// Type of that event.
+	Type event.Type `json:"type"`
+	// Time of that event.
+	Time time.Time `json:"time"`
+	// ThreadID is the thread that it belongs to.
+	ThreadID string `json:"threadId,omitempty"`
+	// TurnID is the turn that it belongs to.
+	TurnID string `json:"turnId,omitempty"`
+	// Code classifies the incident.
+	Code string `json:"code"`
+	// Message for people.
+	Message string `json:"message"`
 	// Active incidents still stand in the way of work.
 	Active bool `json:"active"`
 }

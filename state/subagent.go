@@ -25,46 +25,72 @@ type Subagents struct {
 
 // Subagent is one child.
 type Subagent struct {
-	SubagentID       string `json:"subagentId"`
-	SessionID        string `json:"sessionId"`
-	ParentThreadID   string `json:"parentThreadId"`
-	ParentTurnID     string `json:"parentTurnId,omitempty"`
+	// SubagentID is the child's id.
+	SubagentID string `json:"subagentId"`
+	// SessionID is the session of parent and child.
+	SessionID string `json:"sessionId"`
+	// ParentThreadID is the thread that it works for.
+	ParentThreadID string `json:"parentThreadId"`
+	// ParentTurnID is the turn that it works for.
+	ParentTurnID string `json:"parentTurnId,omitempty"`
+	// ParentSubagentID is the child that spawned it, if one did.
 	ParentSubagentID string `json:"parentSubagentId,omitempty"`
 	// ThreadID is the child's own thread.
 	ThreadID string `json:"threadId"`
-	TaskID   string `json:"taskId,omitempty"`
+	// TaskID is the child's task.
+	TaskID string `json:"taskId,omitempty"`
 	// Depth is 1 for a child of a thread that isn't a child itself.
-	Depth      int64            `json:"depth"`
-	Role       string           `json:"role,omitempty"`
-	Nickname   string           `json:"nickname,omitempty"`
-	Isolation  *event.Isolation `json:"isolation,omitempty"`
-	Model      string           `json:"model,omitempty"`
-	SpawnedBy  *event.Actor     `json:"spawnedBy,omitempty"`
-	ToolCallID string           `json:"toolCallId,omitempty"`
-	// Peer is the agent that the child is, if it is another one, PeerTaskID the local
-	// task that it works on.
-	Peer       string `json:"peer,omitempty"`
+	Depth int64 `json:"depth"`
+	// Role of the child.
+	Role string `json:"role,omitempty"`
+	// Nickname for people.
+	Nickname string `json:"nickname,omitempty"`
+	// Isolation bounds it.
+	Isolation *event.Isolation `json:"isolation,omitempty"`
+	// Model that it uses.
+	Model string `json:"model,omitempty"`
+	// SpawnedBy spawned it.
+	SpawnedBy *event.Actor `json:"spawnedBy,omitempty"`
+	// ToolCallID is the call that spawned it.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// Peer is the agent that the child is, if it is another one.
+	Peer string `json:"peer,omitempty"`
+	// PeerTaskID is the local task that the other agent works on.
 	PeerTaskID string `json:"peerTaskId,omitempty"`
 
+	// Status of the child.
 	Status string `json:"status"`
+	// Reason of the status.
 	Reason string `json:"reason,omitempty"`
 	// Outcome is how the work ended, which stays when the child is closed.
-	Outcome string         `json:"outcome,omitempty"`
-	Error   *event.Failure `json:"error,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	// Error is why it failed.
+	Error *event.Failure `json:"error,omitempty"`
 	// LastTurnID is the child's turn whose end was recorded last.
-	LastTurnID     string      `json:"lastTurnId,omitempty"`
-	Inputs         int64       `json:"inputs,omitempty"`
-	Outputs        int64       `json:"outputs,omitempty"`
-	InputRef       string      `json:"inputRef,omitempty"`
-	LastMessageRef string      `json:"lastMessageRef,omitempty"`
-	LastMessage    string      `json:"lastMessage,omitempty"`
-	Usage          event.Usage `json:"usage,omitzero"`
-	CostUSD        float64     `json:"costUSD,omitempty"`
+	LastTurnID string `json:"lastTurnId,omitempty"`
+	// Inputs counts what it was told.
+	Inputs int64 `json:"inputs,omitempty"`
+	// Outputs counts what it said.
+	Outputs int64 `json:"outputs,omitempty"`
+	// InputRef is where its last input is.
+	InputRef string `json:"inputRef,omitempty"`
+	// LastMessageRef is where the last message is whole.
+	LastMessageRef string `json:"lastMessageRef,omitempty"`
+	// LastMessage is the beginning of what it last said.
+	LastMessage string `json:"lastMessage,omitempty"`
+	// Usage sums the tokens of its model calls.
+	Usage event.Usage `json:"usage,omitzero"`
+	// CostUSD is what its model calls cost, as far as prices are known.
+	CostUSD float64 `json:"costUSD,omitempty"`
 
-	SpawnedSequence uint64    `json:"spawnedSequence"`
-	SpawnedAt       time.Time `json:"spawnedAt"`
-	UpdatedAt       time.Time `json:"updatedAt"`
-	EndedAt         time.Time `json:"endedAt,omitzero"`
+	// SpawnedSequence is where it was spawned.
+	SpawnedSequence uint64 `json:"spawnedSequence"`
+	// SpawnedAt is when it was spawned.
+	SpawnedAt time.Time `json:"spawnedAt"`
+	// UpdatedAt is when its newest fact happened.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// EndedAt is when it ended; absent until then.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
 // Find returns a child of the working set, or nil.

@@ -86,10 +86,14 @@ type Thread struct {
 
 // Block says why a thread can't go on.
 type Block struct {
-	Reason    string    `json:"reason"`
-	Code      string    `json:"code,omitempty"`
-	ActionIDs []string  `json:"actionIds,omitempty"`
-	Since     time.Time `json:"since"`
+	// Reason says why the thread can't go on.
+	Reason string `json:"reason"`
+	// Code classifies the reason.
+	Code string `json:"code,omitempty"`
+	// ActionIDs are the actions that would let the thread go on.
+	ActionIDs []string `json:"actionIds,omitempty"`
+	// Since is when it stopped.
+	Since time.Time `json:"since"`
 }
 
 // Status returns the thread's coarse status: what it does now, and when it does

@@ -13,27 +13,40 @@ const keepTools = 200
 // ToolInventory says which tools a thread's newest turn may use. Schemas and
 // descriptions are in the fact at Sequence or behind InventoryRef.
 type ToolInventory struct {
-	TurnID       string        `json:"turnId,omitempty"`
-	ToolCount    int64         `json:"toolCount"`
-	Tools        []ToolSummary `json:"tools,omitempty"`
-	InventoryRef string        `json:"inventoryRef,omitempty"`
-	Digest       string        `json:"digest,omitempty"`
-	At           time.Time     `json:"at"`
-	Sequence     uint64        `json:"sequence"`
+	// TurnID is the turn that the inventory is for.
+	TurnID string `json:"turnId,omitempty"`
+	// ToolCount counts the tools.
+	ToolCount int64 `json:"toolCount"`
+	// Tools that the turn may use, in short.
+	Tools []ToolSummary `json:"tools,omitempty"`
+	// InventoryRef is where the tools are described whole.
+	InventoryRef string `json:"inventoryRef,omitempty"`
+	// Digest identifies the inventory.
+	Digest string `json:"digest,omitempty"`
+	// At is when it was resolved.
+	At time.Time `json:"at"`
+	// Sequence of the fact that says so.
+	Sequence uint64 `json:"sequence"`
 }
 
 // ToolSummary is one tool in short.
 type ToolSummary struct {
-	ToolName     string `json:"toolName"`
-	Policy       string `json:"policy"`
+	// ToolName is the tool's name.
+	ToolName string `json:"toolName"`
+	// Policy says what becomes of a call before its arguments are known.
+	Policy string `json:"policy"`
+	// RuntimeOwner says who carries the tool out.
 	RuntimeOwner string `json:"runtimeOwner"`
-	IsReadOnly   bool   `json:"isReadOnly,omitempty"`
+	// IsReadOnly says that the tool changes nothing.
+	IsReadOnly bool `json:"isReadOnly,omitempty"`
 	// SideBySide says that calls of the tool may run beside each other.
-	SideBySide    bool `json:"isConcurrencySafe,omitempty"`
+	SideBySide bool `json:"isConcurrencySafe,omitempty"`
+	// IsDestructive says that a call may lose something that nothing brings back.
 	IsDestructive bool `json:"isDestructive,omitempty"`
 	// InterruptBehavior says what an interrupt does to a running call.
 	InterruptBehavior string `json:"interruptBehavior,omitempty"`
-	Reason            string `json:"reason,omitempty"`
+	// Reason says why the tool can't be used.
+	Reason string `json:"reason,omitempty"`
 	// Escalates says that a call may ask to run outside of the sandbox.
 	Escalates bool `json:"escalates,omitempty"`
 }

@@ -25,64 +25,109 @@ const Available = "available"
 // snapshot schema and its strict profile. It shares no memory with the session
 // that later facts change, so another goroutine may encode it.
 type SessionSnapshot struct {
-	SchemaVersion  string           `json:"schemaVersion"`
-	RuntimeID      string           `json:"runtimeId"`
-	SessionID      string           `json:"sessionId"`
-	Sequence       uint64           `json:"sequence"`
-	Title          string           `json:"title,omitempty"`
-	Account        string           `json:"account,omitempty"`
-	WorkspaceID    string           `json:"workspaceId,omitempty"`
-	Workspace      *event.Workspace `json:"workspace,omitempty"`
-	Status         string           `json:"status"`
-	PermissionMode string           `json:"permissionMode,omitempty"`
-	Metadata       event.Raw        `json:"metadata,omitempty"`
-	Tags           []string         `json:"tags"`
-	Pinned         bool             `json:"pinned"`
-	Archived       bool             `json:"archived"`
-	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
-	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
-	CreatedAt      time.Time        `json:"createdAt"`
-	UpdatedAt      time.Time        `json:"updatedAt"`
+	// SchemaVersion of the snapshot.
+	SchemaVersion string `json:"schemaVersion"`
+	// RuntimeID of the runtime that answers.
+	RuntimeID string `json:"runtimeId"`
+	// SessionID is the session's id.
+	SessionID string `json:"sessionId"`
+	// Sequence of the newest fact that the snapshot covers.
+	Sequence uint64 `json:"sequence"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// Account that owns the session.
+	Account string `json:"account,omitempty"`
+	// WorkspaceID is the workspace's id.
+	WorkspaceID string `json:"workspaceId,omitempty"`
+	// Workspace is the folder that the session works in.
+	Workspace *event.Workspace `json:"workspace,omitempty"`
+	// Status of the session.
+	Status string `json:"status"`
+	// PermissionMode of the session, if it has one of its own.
+	PermissionMode string `json:"permissionMode,omitempty"`
+	// Metadata is the caller's own, kept as it is.
+	Metadata event.Raw `json:"metadata,omitempty"`
+	// Tags of the session.
+	Tags []string `json:"tags"`
+	// Pinned sessions are kept in sight.
+	Pinned bool `json:"pinned"`
+	// Archived sessions are left out of lists unless they are asked for.
+	Archived bool `json:"archived"`
+	// CreatedBy opened the session.
+	CreatedBy *event.Actor `json:"createdBy,omitempty"`
+	// ForkedFrom is where another session was forked.
+	ForkedFrom *event.ForkPoint `json:"forkedFrom,omitempty"`
+	// CreatedAt is when the session was opened.
+	CreatedAt time.Time `json:"createdAt"`
+	// UpdatedAt is when the newest fact that the snapshot covers happened.
+	UpdatedAt time.Time `json:"updatedAt"`
 
 	// ActiveThreadIDs are the threads with a turn that isn't finished.
 	ActiveThreadIDs []string `json:"activeThreadIds"`
+	// PinnedThreadIDs are the threads that are kept in sight.
 	PinnedThreadIDs []string `json:"pinnedThreadIds"`
-	ArchivedThreads int64    `json:"archivedThreads"`
-	// Stale: a part may not be current. Truncated: older turns or threads are not
-	// shown. Degraded: the last recovery was partial.
-	Stale     bool `json:"stale"`
+	// ArchivedThreads counts the threads that left the snapshot.
+	ArchivedThreads int64 `json:"archivedThreads"`
+	// Stale says that a part may not be current.
+	Stale bool `json:"stale"`
+	// Truncated says that older turns or threads are not shown.
 	Truncated bool `json:"truncated"`
-	Degraded  bool `json:"degraded"`
+	// Degraded says that the last recovery was partial.
+	Degraded bool `json:"degraded"`
 	// RepairStatus is set if the snapshot stands for facts that can't be redelivered:
 	// stale or unavailable, as snapshot.repaired says.
 	RepairStatus string `json:"repairStatus,omitempty"`
 
-	Threads   []*ThreadReadModel `json:"threads"`
-	Queue     QueueSnapshot      `json:"queue"`
-	Incidents []Incident         `json:"incidents"`
+	// Threads are the read models of the session's threads.
+	Threads []*ThreadReadModel `json:"threads"`
+	// Queue is what waits, over all threads.
+	Queue QueueSnapshot `json:"queue"`
+	// Incidents are the last warnings and errors, oldest first.
+	Incidents []Incident `json:"incidents"`
 
-	Tasks         []Task          `json:"tasks"`
-	TaskSummary   TaskSummary     `json:"taskSummary"`
-	TaskGraph     TaskGraph       `json:"taskGraph"`
-	Attempts      []TaskAttempt   `json:"attempts"`
-	BlockedTasks  []BlockedTask   `json:"blockedTasks"`
+	// Tasks that have not ended, and the last ended ones.
+	Tasks []Task `json:"tasks"`
+	// TaskSummary counts tasks over all time.
+	TaskSummary TaskSummary `json:"taskSummary"`
+	// TaskGraph is the edges between tasks and what they are made of.
+	TaskGraph TaskGraph `json:"taskGraph"`
+	// Attempts are those under way, and the newest one of each task.
+	Attempts []TaskAttempt `json:"attempts"`
+	// BlockedTasks can't go on by themselves.
+	BlockedTasks []BlockedTask `json:"blockedTasks"`
+	// DeliveryState says whether results reached who asked for them.
 	DeliveryState DeliverySummary `json:"deliveryState"`
 
-	ToolInventoryRef     string              `json:"toolInventoryRef,omitempty"`
+	// ToolInventoryRef is where the main thread's tools are listed.
+	ToolInventoryRef string `json:"toolInventoryRef,omitempty"`
+	// ExecutionEnvironment is where the main thread's commands run.
 	ExecutionEnvironment EnvironmentSnapshot `json:"executionEnvironment"`
-	PermissionState      PermissionState     `json:"permissionState"`
-	SandboxState         SandboxState        `json:"sandboxState"`
-	RoutingLimitSummary  RoutingLimitSummary `json:"routingLimitSummary"`
-	SubagentJobSummary   SubagentJobSummary  `json:"subagentJobSummary"`
-	ChannelSummary       ChannelSummary      `json:"channelSummary"`
-	TelemetrySummary     TelemetrySummary    `json:"telemetrySummary"`
-	OutputSummary        OutputSummary       `json:"outputSummary"`
-	HistorySummary       HistorySummary      `json:"historySummary"`
-	ContextBoundary      ContextBoundary     `json:"contextBoundary"`
-	ArtifactCheckpoint   ArtifactSummary     `json:"artifactCheckpointSummary"`
-	EvidenceSummary      EvidenceSummary     `json:"evidenceSummary"`
-	EvidenceRefs         []string            `json:"evidenceRefs"`
-	BenchmarkSummary     BenchmarkSummary    `json:"benchmarkSummary"`
+	// PermissionState says what may run and what was decided.
+	PermissionState PermissionState `json:"permissionState"`
+	// SandboxState is the boundary that was applied last.
+	SandboxState SandboxState `json:"sandboxState"`
+	// RoutingLimitSummary is how the last model was chosen, what it cost and what is left.
+	RoutingLimitSummary RoutingLimitSummary `json:"routingLimitSummary"`
+	// SubagentJobSummary are the children and the batches.
+	SubagentJobSummary SubagentJobSummary `json:"subagentJobSummary"`
+	// ChannelSummary are the remote peers.
+	ChannelSummary ChannelSummary `json:"channelSummary"`
+	// TelemetrySummary says how facts are joined to traces.
+	TelemetrySummary TelemetrySummary `json:"telemetrySummary"`
+	// OutputSummary are the large outputs.
+	OutputSummary OutputSummary `json:"outputSummary"`
+	// HistorySummary is what happened to the record of the session.
+	HistorySummary HistorySummary `json:"historySummary"`
+	// ContextBoundary is what the main thread's model calls see.
+	ContextBoundary ContextBoundary `json:"contextBoundary"`
+	// ArtifactCheckpoint are the deliverables that changed last.
+	ArtifactCheckpoint ArtifactSummary `json:"artifactCheckpointSummary"`
+	// EvidenceSummary is what was exported or observed to prove what happened.
+	EvidenceSummary EvidenceSummary `json:"evidenceSummary"`
+	// EvidenceRefs are the ids of the last evidence.
+	EvidenceRefs []string `json:"evidenceRefs"`
+	// BenchmarkSummary are the trials that the session is part of.
+	BenchmarkSummary BenchmarkSummary `json:"benchmarkSummary"`
 }
 
 // Snapshot returns the session's wire form. A session without threads shows one
@@ -164,18 +209,23 @@ func (s *SessionSnapshot) MarkRepaired(status string) {
 
 // QueueSnapshot is what waits, over all threads.
 type QueueSnapshot struct {
-	Length  int           `json:"length"`
+	// Length counts the turns that wait.
+	Length int `json:"length"`
+	// Threads with turns that wait.
 	Threads []ThreadQueue `json:"threads"`
 }
 
 // ThreadQueue is what waits in one thread.
 type ThreadQueue struct {
+	// ThreadID is the thread's id.
 	ThreadID string `json:"threadId"`
 	// ResumeState says what the first turn waits for: "ready" when nothing is in
 	// its way, "behind_turn" or "blocked".
-	ResumeState  string       `json:"resumeState"`
-	ActiveTurnID string       `json:"activeTurnId,omitempty"`
-	Turns        []QueuedTurn `json:"turns"`
+	ResumeState string `json:"resumeState"`
+	// ActiveTurnID is the turn that runs.
+	ActiveTurnID string `json:"activeTurnId,omitempty"`
+	// Turns that wait, the next one first.
+	Turns []QueuedTurn `json:"turns"`
 }
 
 func (s *Session) queueSnapshot() QueueSnapshot {

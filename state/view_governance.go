@@ -9,35 +9,56 @@ import (
 
 // PermissionState says what may run, who decides, and what was decided.
 type PermissionState struct {
+	// Status is available, or unknown if no fact says anything yet.
 	Status string `json:"status"`
-	// Mode is the mode that holds here, or unknown; ModeSource who set it.
-	Mode       string `json:"mode"`
+	// Mode is the mode that holds here, or unknown.
+	Mode string `json:"mode"`
+	// ModeSource says who set the mode.
 	ModeSource string `json:"modeSource"`
 	// InteractionAllowed says whether this mode may ask a person.
-	InteractionAllowed bool             `json:"interactionAllowed"`
-	Policies           []Policy         `json:"policies"`
-	Grants             []Grant          `json:"grants"`
-	PendingApprovals   []Approval       `json:"pendingApprovals"`
-	Decisions          []Decision       `json:"decisions"`
-	DecisionCounts     map[string]int64 `json:"decisionCounts"`
-	ResolvedCounts     map[string]int64 `json:"resolvedCounts"`
-	Requested          int64            `json:"requested"`
-	HookRuns           []HookRun        `json:"hookRuns"`
-	HookCounts         map[string]int64 `json:"hookCounts"`
+	InteractionAllowed bool `json:"interactionAllowed"`
+	// Policies are the newest policy of each source.
+	Policies []Policy `json:"policies"`
+	// Grants were given for the whole session.
+	Grants []Grant `json:"grants"`
+	// PendingApprovals are the decisions that wait for an answer.
+	PendingApprovals []Approval `json:"pendingApprovals"`
+	// Decisions are the last ones, oldest first.
+	Decisions []Decision `json:"decisions"`
+	// DecisionCounts counts all decisions of the session by word.
+	DecisionCounts map[string]int64 `json:"decisionCounts"`
+	// ResolvedCounts counts the answered requests by word.
+	ResolvedCounts map[string]int64 `json:"resolvedCounts"`
+	// Requested counts the requests for permission in the session.
+	Requested int64 `json:"requested"`
+	// HookRuns under way, and the last ended ones.
+	HookRuns []HookRun `json:"hookRuns"`
+	// HookCounts counts all runs of hooks in the session by status.
+	HookCounts map[string]int64 `json:"hookCounts"`
 }
 
 // Approval is a pending decision.
 type Approval struct {
-	ActionID    string    `json:"actionId"`
-	ThreadID    string    `json:"threadId"`
-	TurnID      string    `json:"turnId"`
-	ToolCallID  string    `json:"toolCallId,omitempty"`
-	ActionType  string    `json:"actionType"`
-	ToolName    string    `json:"toolName,omitempty"`
-	Reason      string    `json:"reason,omitempty"`
-	Destructive bool      `json:"destructive"`
-	ExpiresAt   time.Time `json:"expiresAt,omitzero"`
-	Since       time.Time `json:"since"`
+	// ActionID is the action to answer.
+	ActionID string `json:"actionId"`
+	// ThreadID is the thread that waits.
+	ThreadID string `json:"threadId"`
+	// TurnID is the turn that waits.
+	TurnID string `json:"turnId"`
+	// ToolCallID is the tool call that it belongs to, if it belongs to one.
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// ActionType says what kind of answer is asked for.
+	ActionType string `json:"actionType"`
+	// ToolName is the tool's name.
+	ToolName string `json:"toolName,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// Destructive says that something may be lost that nothing brings back.
+	Destructive bool `json:"destructive"`
+	// ExpiresAt is when the action answers itself; absent if it waits.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Since is when it was asked for.
+	Since time.Time `json:"since"`
 }
 
 // permissionState is the state of one thread, or of the session. The counts are
@@ -127,12 +148,16 @@ func (s *Session) permissionMode(thread string) (mode, source string) {
 
 // SandboxState is the boundary that was really applied last.
 type SandboxState struct {
-	Status  string          `json:"status"`
+	// Status is available, or unknown if no fact says anything yet.
+	Status string `json:"status"`
+	// Profile is the boundary that was applied last.
 	Profile *AppliedSandbox `json:"profile,omitempty"`
-	// Violations are the last hits; ViolationRefs the events that tell of them.
-	Violations     []Violation `json:"violations"`
-	ViolationRefs  []string    `json:"violationRefs"`
-	ViolationCount int64       `json:"violationCount"`
+	// Violations are the last hits.
+	Violations []Violation `json:"violations"`
+	// ViolationRefs are the events that tell of them.
+	ViolationRefs []string `json:"violationRefs"`
+	// ViolationCount counts all hits of the session.
+	ViolationCount int64 `json:"violationCount"`
 }
 
 // sandboxState is the state of one thread, or of the session when t is nil. The
@@ -156,29 +181,44 @@ func (s *Session) sandboxState(t *Thread) SandboxState {
 
 // EnvironmentSnapshot is where commands run and what runs there.
 type EnvironmentSnapshot struct {
-	Status          string   `json:"status"`
-	WorkspaceID     string   `json:"workspaceId,omitempty"`
-	WorkspaceRoot   string   `json:"workspaceRoot,omitempty"`
-	Cwd             string   `json:"cwd"`
+	// Status is available, or unknown if no fact says anything yet.
+	Status string `json:"status"`
+	// WorkspaceID is the workspace's id.
+	WorkspaceID string `json:"workspaceId,omitempty"`
+	// WorkspaceRoot is the workspace's folder.
+	WorkspaceRoot string `json:"workspaceRoot,omitempty"`
+	// Cwd is the folder that commands begin in, or unknown.
+	Cwd string `json:"cwd"`
+	// AdditionalRoots are the folders outside of the workspace that can be changed.
 	AdditionalRoots []string `json:"additionalRoots"`
-	EnvRef          string   `json:"envRef"`
-	NetworkProfile  string   `json:"networkProfile"`
-	SandboxMode     string   `json:"sandboxMode"`
+	// EnvRef is where the environment of processes is described, or unknown.
+	EnvRef string `json:"envRef"`
+	// NetworkProfile says whether connections are allowed, or unknown.
+	NetworkProfile string `json:"networkProfile"`
+	// SandboxMode is the mode of the sandbox, or unknown.
+	SandboxMode string `json:"sandboxMode"`
 	// SandboxBasis says where mode, network, roots and limits are from: "applied" is a
 	// fact of what a command received, "configured" what the next one is to receive.
 	SandboxBasis string `json:"sandboxBasis"`
-	// Shell, OS and Arch are those of the thread's last turn; before the first one, the
-	// runtime that answers fills in its own (see [Place]).
-	Shell           string           `json:"shell"`
-	OS              string           `json:"os"`
-	Arch            string           `json:"arch"`
-	ResourceLimits  map[string]int64 `json:"resourceLimits"`
-	ActiveProcesses []Process        `json:"activeProcesses"`
-	RecentProcesses []Process        `json:"recentProcesses"`
+	// Shell runs commands, or unknown. Shell, system and architecture are those of the
+	// thread's last turn; before the first one, the runtime that answers fills in its own.
+	Shell string `json:"shell"`
+	// OS is the operating system, or unknown.
+	OS string `json:"os"`
+	// Arch is the processor architecture.
+	Arch string `json:"arch"`
+	// ResourceLimits are the limits that hold for processes, by name.
+	ResourceLimits map[string]int64 `json:"resourceLimits"`
+	// ActiveProcesses have not ended, oldest first.
+	ActiveProcesses []Process `json:"activeProcesses"`
+	// RecentProcesses are the last ended ones, oldest first.
+	RecentProcesses []Process `json:"recentProcesses"`
 	// MayStillExist are the processes whose end could not be proved.
-	MayStillExist []string         `json:"mayStillExist"`
-	Started       int64            `json:"started"`
-	EndedCounts   map[string]int64 `json:"endedCounts"`
+	MayStillExist []string `json:"mayStillExist"`
+	// Started counts all processes of the session.
+	Started int64 `json:"started"`
+	// EndedCounts counts the ended processes by status.
+	EndedCounts map[string]int64 `json:"endedCounts"`
 }
 
 // environmentSnapshot is the environment of a thread; t may be nil.
@@ -244,6 +284,7 @@ func (v *EnvironmentSnapshot) bound(sandbox *AppliedSandbox) {
 
 // InventorySnapshot says which tools a thread's newest turn may use.
 type InventorySnapshot struct {
+	// Status is available, or unknown if no fact says anything yet.
 	Status string `json:"status"`
 	*ToolInventory
 }

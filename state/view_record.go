@@ -4,13 +4,17 @@ import "agentd/event"
 
 // TelemetrySummary says how facts are joined to traces.
 type TelemetrySummary struct {
-	// Status and JoinStatus are joined, missing_correlation or unavailable.
-	Status     string   `json:"status"`
-	JoinStatus string   `json:"joinStatus"`
-	TraceIDs   []string `json:"traceIds"`
-	LastSpanID string   `json:"lastSpanId,omitempty"`
-	// Traced and Untraced count the facts with and without a trace.
-	Traced   int64 `json:"traced"`
+	// Status is joined, missing_correlation or unavailable.
+	Status string `json:"status"`
+	// JoinStatus is joined, missing_correlation or unavailable.
+	JoinStatus string `json:"joinStatus"`
+	// TraceIDs are the last traces.
+	TraceIDs []string `json:"traceIds"`
+	// LastSpanID is the newest span.
+	LastSpanID string `json:"lastSpanId,omitempty"`
+	// Traced counts the facts with a trace.
+	Traced int64 `json:"traced"`
+	// Untraced counts the facts without a trace.
 	Untraced int64 `json:"untraced"`
 }
 
@@ -33,17 +37,28 @@ func (s *Session) telemetrySummary(t *Thread) TelemetrySummary {
 
 // EvidenceSummary is what was exported or observed to prove what happened.
 type EvidenceSummary struct {
-	Status               string           `json:"status"`
-	EvidenceRefs         []string         `json:"evidenceRefs"`
-	Entries              []EvidenceEntry  `json:"entries"`
-	VerificationOutcomes []Outcome        `json:"verificationOutcomes"`
-	ReplayRefs           []string         `json:"replayRefs"`
-	ReviewRefs           []string         `json:"reviewRefs"`
-	TraceRefs            []string         `json:"traceRefs"`
-	TraceIDs             []string         `json:"traceIds"`
-	AuditNotes           []AuditNote      `json:"auditNotes"`
-	Counts               map[string]int64 `json:"counts"`
-	OutcomeCounts        map[string]int64 `json:"outcomeCounts"`
+	// Status is available, or unknown if no fact says anything yet.
+	Status string `json:"status"`
+	// EvidenceRefs are the ids of the entries.
+	EvidenceRefs []string `json:"evidenceRefs"`
+	// Entries are the last ones, oldest first.
+	Entries []EvidenceEntry `json:"entries"`
+	// VerificationOutcomes are the last verdicts, oldest first.
+	VerificationOutcomes []Outcome `json:"verificationOutcomes"`
+	// ReplayRefs are where the last replay cases are.
+	ReplayRefs []string `json:"replayRefs"`
+	// ReviewRefs are where the last reviews are.
+	ReviewRefs []string `json:"reviewRefs"`
+	// TraceRefs are where the last traces are.
+	TraceRefs []string `json:"traceRefs"`
+	// TraceIDs are the traces that the facts belong to.
+	TraceIDs []string `json:"traceIds"`
+	// AuditNotes are the last ones, oldest first.
+	AuditNotes []AuditNote `json:"auditNotes"`
+	// Counts counts all entries of the session by kind.
+	Counts map[string]int64 `json:"counts"`
+	// OutcomeCounts counts all verdicts of the session by status.
+	OutcomeCounts map[string]int64 `json:"outcomeCounts"`
 }
 
 // evidenceSummary is that of a thread, or of the session. What was exported of
@@ -97,14 +112,18 @@ func appendRef(list []string, ref string) []string {
 
 // ArtifactSummary is the deliverables that changed last.
 type ArtifactSummary struct {
-	Status    string     `json:"status"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Artifacts are those that changed last, the newest change last.
 	Artifacts []Artifact `json:"artifacts"`
-	DiffRefs  []string   `json:"diffRefs"`
-	// ValidationIssues sums the known problems; Unvalidated counts artifacts that
-	// have not been validated, of which nothing is known.
-	ValidationIssues int64            `json:"validationIssues"`
-	Unvalidated      int64            `json:"unvalidated"`
-	Changes          map[string]int64 `json:"changes"`
+	// DiffRefs are where the last changes are.
+	DiffRefs []string `json:"diffRefs"`
+	// ValidationIssues sums the known problems.
+	ValidationIssues int64 `json:"validationIssues"`
+	// Unvalidated counts artifacts that were not validated, of which nothing is known.
+	Unvalidated int64 `json:"unvalidated"`
+	// Changes counts all changes of the session by kind.
+	Changes map[string]int64 `json:"changes"`
 }
 
 // artifactSummary is that of a thread, or of the session; the counts of changes
@@ -128,16 +147,26 @@ func (s *Session) artifactSummary(thread string) ArtifactSummary {
 
 // OutputSummary is the large outputs of a session.
 type OutputSummary struct {
-	Status        string      `json:"status"`
-	Outputs       []Output    `json:"outputs"`
-	Redactions    []Redaction `json:"redactions"`
-	Spilled       int64       `json:"spilled"`
-	Truncated     int64       `json:"truncated"`
-	Redacted      int64       `json:"redacted"`
-	Expired       int64       `json:"expired"`
-	StoredBytes   int64       `json:"storedBytes"`
-	DroppedBytes  int64       `json:"droppedBytes"`
-	RedactedCount int64       `json:"redactedCount"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Outputs are the last stored ones, oldest first.
+	Outputs []Output `json:"outputs"`
+	// Redactions are the last ones, oldest first.
+	Redactions []Redaction `json:"redactions"`
+	// Spilled counts the outputs that were stored beside their events.
+	Spilled int64 `json:"spilled"`
+	// Truncated counts the outputs of which not all was stored.
+	Truncated int64 `json:"truncated"`
+	// Redacted counts the facts that tell of a redaction.
+	Redacted int64 `json:"redacted"`
+	// Expired counts the outputs whose bytes are gone.
+	Expired int64 `json:"expired"`
+	// StoredBytes counts the bytes that were stored.
+	StoredBytes int64 `json:"storedBytes"`
+	// DroppedBytes counts the bytes that were not stored.
+	DroppedBytes int64 `json:"droppedBytes"`
+	// RedactedCount counts the secrets that were taken out.
+	RedactedCount int64 `json:"redactedCount"`
 }
 
 func (s *Session) outputSummary() OutputSummary {
@@ -152,17 +181,28 @@ func (s *Session) outputSummary() OutputSummary {
 
 // HistorySummary is what happened to the record of a session.
 type HistorySummary struct {
-	Status           string          `json:"status"`
-	LastSequence     uint64          `json:"lastSequence"`
-	Window           *HistoryWindow  `json:"window,omitempty"`
-	Reconstruction   *Reconstruction `json:"reconstruction,omitempty"`
-	Reconstructions  int64           `json:"reconstructions"`
-	Rollbacks        []Rollback      `json:"rollbacks"`
-	RunningRollbacks []Rollback      `json:"runningRollbacks"`
-	Repairs          []Repair        `json:"repairs"`
-	RepairCount      int64           `json:"repairCount"`
-	Snapshot         *SnapshotMark   `json:"snapshot,omitempty"`
-	Degraded         bool            `json:"degraded"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// LastSequence is the session's newest fact.
+	LastSequence uint64 `json:"lastSequence"`
+	// Window is the last part of the history that was loaded for recovery.
+	Window *HistoryWindow `json:"window,omitempty"`
+	// Reconstruction is the last rebuilding from facts.
+	Reconstruction *Reconstruction `json:"reconstruction,omitempty"`
+	// Reconstructions counts how often the session was rebuilt.
+	Reconstructions int64 `json:"reconstructions"`
+	// Rollbacks are the last completed ones, oldest first.
+	Rollbacks []Rollback `json:"rollbacks"`
+	// RunningRollbacks were started and are not completed.
+	RunningRollbacks []Rollback `json:"runningRollbacks"`
+	// Repairs are the last gaps that a snapshot bridged.
+	Repairs []Repair `json:"repairs"`
+	// RepairCount counts all gaps that a snapshot bridged.
+	RepairCount int64 `json:"repairCount"`
+	// Snapshot is the last read model that was written or that a stream went on from.
+	Snapshot *SnapshotMark `json:"snapshot,omitempty"`
+	// Degraded says that the last rebuilding was partial.
+	Degraded bool `json:"degraded"`
 }
 
 // historySummary is that of a thread, or of the session: a thread shows its own
@@ -185,17 +225,25 @@ func (s *Session) historySummary(thread string) HistorySummary {
 type ContextBoundary struct {
 	// Status is unknown before the first fact, stale when a rollback removed what
 	// the summary covers, preparing while a compaction runs.
-	Status   string           `json:"status"`
-	ThreadID string           `json:"threadId,omitempty"`
+	Status string `json:"status"`
+	// ThreadID is the thread whose context it is.
+	ThreadID string `json:"threadId,omitempty"`
+	// Resolved is the context of the newest turn that got one.
 	Resolved *ResolvedContext `json:"resolved,omitempty"`
-	// Compaction is the last completed one, Running the one under way.
-	Compaction   *Compaction             `json:"compaction,omitempty"`
-	Running      *Compaction             `json:"running,omitempty"`
-	Failures     int64                   `json:"failures"`
-	LastFailure  *CompactionFailure      `json:"lastFailure,omitempty"`
-	Compactions  int64                   `json:"compactions"`
-	Warnings     []event.ContextOmission `json:"warnings"`
-	MissingFacts []string                `json:"missingFacts"`
+	// Compaction is the last completed one.
+	Compaction *Compaction `json:"compaction,omitempty"`
+	// Running is the compaction under way.
+	Running *Compaction `json:"running,omitempty"`
+	// Failures counts those that failed since the last completed one.
+	Failures int64 `json:"failures"`
+	// LastFailure is the last that failed.
+	LastFailure *CompactionFailure `json:"lastFailure,omitempty"`
+	// Compactions counts the completed ones.
+	Compactions int64 `json:"compactions"`
+	// Warnings are what was left out of the context.
+	Warnings []event.ContextOmission `json:"warnings"`
+	// MissingFacts says what could not be found for the context.
+	MissingFacts []string `json:"missingFacts"`
 }
 
 // contextBoundary is that of a thread; t may be nil.

@@ -6,17 +6,27 @@ import "agentd/event"
 type ModelRouting struct {
 	// Status is unknown before the first routing fact and blocked when no model
 	// can do the work.
-	Status            string             `json:"status"`
-	TaskProfile       *event.TaskProfile `json:"taskProfile,omitempty"`
-	CandidateCount    int64              `json:"candidateCount"`
-	CandidateModelSet *CandidateSet      `json:"candidateModelSet,omitempty"`
-	RoutingDecision   *RoutingDecision   `json:"routingDecision,omitempty"`
-	SingleCandidate   bool               `json:"singleCandidate"`
-	SelectedProvider  string             `json:"selectedProvider"`
-	SelectedModel     string             `json:"selectedModel"`
-	CapabilityGap     string             `json:"capabilityGap"`
-	NotPossible       string             `json:"notPossible,omitempty"`
-	Fallbacks         int64              `json:"fallbacks"`
+	Status string `json:"status"`
+	// TaskProfile is what the work needs.
+	TaskProfile *event.TaskProfile `json:"taskProfile,omitempty"`
+	// CandidateCount counts the models that could be chosen.
+	CandidateCount int64 `json:"candidateCount"`
+	// CandidateModelSet is what could be chosen.
+	CandidateModelSet *CandidateSet `json:"candidateModelSet,omitempty"`
+	// RoutingDecision is the last choice.
+	RoutingDecision *RoutingDecision `json:"routingDecision,omitempty"`
+	// SingleCandidate says that there was nothing to choose from.
+	SingleCandidate bool `json:"singleCandidate"`
+	// SelectedProvider that was chosen, or unknown.
+	SelectedProvider string `json:"selectedProvider"`
+	// SelectedModel that was chosen, or unknown.
+	SelectedModel string `json:"selectedModel"`
+	// CapabilityGap is what the choice lacks: none, a capability, or unknown.
+	CapabilityGap string `json:"capabilityGap"`
+	// NotPossible says why no model can do the work.
+	NotPossible string `json:"notPossible,omitempty"`
+	// Fallbacks counts the choices after a failure.
+	Fallbacks int64 `json:"fallbacks"`
 }
 
 func modelRouting(t *Thread) ModelRouting {
@@ -43,14 +53,20 @@ func modelRouting(t *Thread) ModelRouting {
 // LimitState says how much is left. Its words are the session's: budgets and
 // rates hold for all its threads.
 type LimitState struct {
+	// Status is available, or unknown if no fact says anything yet.
 	Status string `json:"status"`
-	// Quota is ok, low, blocked or unknown, RateLimit ok, limited or unknown.
-	Quota         string     `json:"quota"`
-	RateLimit     string     `json:"rateLimit"`
-	Quotas        []Quota    `json:"quotas"`
+	// Quota is ok, low, blocked or unknown.
+	Quota string `json:"quota"`
+	// RateLimit is ok, limited or unknown.
+	RateLimit string `json:"rateLimit"`
+	// Quotas are the budgets and quotas that are low or spent.
+	Quotas []Quota `json:"quotas"`
+	// LastRateLimit is the last time that a provider asked to wait.
 	LastRateLimit *RateLimit `json:"lastRateLimit,omitempty"`
-	RateLimitHits int64      `json:"rateLimitHits"`
-	Limits        []Limit    `json:"limits"`
+	// RateLimitHits counts how often a provider asked to wait.
+	RateLimitHits int64 `json:"rateLimitHits"`
+	// Limits that were set, by kind and name.
+	Limits []Limit `json:"limits"`
 }
 
 func (s *Session) limitState() LimitState {
@@ -76,18 +92,24 @@ func (s *Session) limitState() LimitState {
 
 // CostState is what model calls cost as far as prices are known.
 type CostState struct {
+	// Status is available, or unknown if no fact says anything yet.
 	Status string `json:"status"`
 	// TotalUSD is the session's sum over priced requests; null before the first.
 	TotalUSD *float64 `json:"totalUSD"`
-	Priced   int64    `json:"priced"`
-	// Unpriced counts requests without a known price, which TotalUSD lacks.
-	Unpriced  int64      `json:"unpriced"`
-	Last      *CostEntry `json:"last,omitempty"`
+	// Priced counts the requests whose price is known.
+	Priced int64 `json:"priced"`
+	// Unpriced counts requests without a known price, which the total lacks.
+	Unpriced int64 `json:"unpriced"`
+	// Last is what the last request cost.
+	Last *CostEntry `json:"last,omitempty"`
+	// Estimated is what the next request was expected to cost.
 	Estimated *CostEntry `json:"estimated,omitempty"`
 	// TurnCostUSD is the sum of the thread's active or else last turn.
-	TurnCostUSD *float64    `json:"turnCostUSD,omitempty"`
-	Usage       event.Usage `json:"usage"`
-	ModelCalls  int64       `json:"modelCalls"`
+	TurnCostUSD *float64 `json:"turnCostUSD,omitempty"`
+	// Usage sums the tokens of all requests.
+	Usage event.Usage `json:"usage"`
+	// ModelCalls counts the requests that were answered.
+	ModelCalls int64 `json:"modelCalls"`
 }
 
 // costState is the session's cost, with the turn's of a thread if t isn't nil.
@@ -120,10 +142,13 @@ func (s *Session) costState(t *Thread) CostState {
 type RoutingLimitSummary struct {
 	ModelRouting
 	// ThreadID is the thread whose choice is shown: the last that was made.
-	ThreadID  string     `json:"threadId,omitempty"`
-	Limits    LimitState `json:"limitState"`
-	Cost      CostState  `json:"costState"`
-	Decisions int64      `json:"decisions"`
+	ThreadID string `json:"threadId,omitempty"`
+	// Limits says what is left.
+	Limits LimitState `json:"limitState"`
+	// Cost is what the model calls cost.
+	Cost CostState `json:"costState"`
+	// Decisions counts the choices of a model.
+	Decisions int64 `json:"decisions"`
 	// NotPossibleCount counts the turns that no model could do.
 	NotPossibleCount int64 `json:"notPossibleCount"`
 }

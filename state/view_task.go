@@ -10,33 +10,52 @@ import (
 // TaskSummary counts tasks over all time and lists the last that ended. The
 // implicit tasks of turns are tasks too.
 type TaskSummary struct {
+	// Status is available: that there are none is known too.
 	Status string `json:"status"`
-	Total  int64  `json:"total"`
-	// Active counts what isn't terminal; Waiting and Blocked are part of it.
-	Active    int64 `json:"active"`
-	Waiting   int64 `json:"waiting"`
-	Blocked   int64 `json:"blocked"`
-	Terminal  int64 `json:"terminal"`
+	// Total counts all tasks.
+	Total int64 `json:"total"`
+	// Active counts what isn't terminal; waiting and blocked tasks are part of it.
+	Active int64 `json:"active"`
+	// Waiting counts the tasks that wait for input, permission or a resource.
+	Waiting int64 `json:"waiting"`
+	// Blocked counts the blocked tasks.
+	Blocked int64 `json:"blocked"`
+	// Terminal counts what has ended.
+	Terminal int64 `json:"terminal"`
+	// Completed counts the completed tasks.
 	Completed int64 `json:"completed"`
-	Failed    int64 `json:"failed"`
-	TimedOut  int64 `json:"timedOut"`
+	// Failed counts the failed tasks.
+	Failed int64 `json:"failed"`
+	// TimedOut counts the tasks that timed out.
+	TimedOut int64 `json:"timedOut"`
+	// Cancelled counts the cancelled tasks.
 	Cancelled int64 `json:"cancelled"`
-	Lost      int64 `json:"lost"`
-	Archived  int64 `json:"archived"`
+	// Lost counts the tasks whose worker was lost.
+	Lost int64 `json:"lost"`
+	// Archived counts the archived tasks.
+	Archived int64 `json:"archived"`
 	// ByStatus has all counts in the words of the tasks.
-	ByStatus       map[string]int64 `json:"byStatus"`
-	RecentTerminal []EndedTask      `json:"recentTerminal"`
+	ByStatus map[string]int64 `json:"byStatus"`
+	// RecentTerminal are the last that ended, oldest first.
+	RecentTerminal []EndedTask `json:"recentTerminal"`
 }
 
 // EndedTask is a terminal task in short.
 type EndedTask struct {
-	TaskID       string         `json:"taskId"`
-	Title        string         `json:"title,omitempty"`
-	TaskKind     string         `json:"taskKind"`
-	Status       string         `json:"status"`
-	StatusReason string         `json:"statusReason,omitempty"`
-	LastError    *event.Failure `json:"lastError,omitempty"`
-	EndedAt      time.Time      `json:"endedAt,omitzero"`
+	// TaskID is the task's id.
+	TaskID string `json:"taskId"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// TaskKind classifies the task.
+	TaskKind string `json:"taskKind"`
+	// Status that it ended with.
+	Status string `json:"status"`
+	// StatusReason says why.
+	StatusReason string `json:"statusReason,omitempty"`
+	// LastError is why the last attempt failed.
+	LastError *event.Failure `json:"lastError,omitempty"`
+	// EndedAt is when it ended.
+	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
 func (s *Session) taskSummary() TaskSummary {
@@ -69,14 +88,17 @@ func (s *Session) tasksOf(thread string) []Task {
 
 // TaskGraph is the edges between tasks and what they are made of.
 type TaskGraph struct {
-	Status string     `json:"status"`
-	Edges  []TaskEdge `json:"edges"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Edges of the tasks that are shown.
+	Edges []TaskEdge `json:"edges"`
 	// Dropped counts settled edges that are not kept.
 	Dropped int64 `json:"dropped"`
 }
 
 // TaskEdge is one edge of the graph.
 type TaskEdge struct {
+	// TaskID is where the edge begins.
 	TaskID string `json:"taskId"`
 	Relationship
 }
@@ -95,6 +117,7 @@ func taskGraph(tasks []Task) TaskGraph {
 
 // TaskAttempt is an attempt with its task.
 type TaskAttempt struct {
+	// TaskID is the task of the attempt.
 	TaskID string `json:"taskId"`
 	Attempt
 }
@@ -114,13 +137,18 @@ func visibleAttempts(tasks []Task) []TaskAttempt {
 
 // BlockedTask is a task that can't go on by itself.
 type BlockedTask struct {
-	TaskID       string   `json:"taskId"`
-	Status       string   `json:"status"`
-	StatusReason string   `json:"statusReason,omitempty"`
-	Blockers     []string `json:"blockers"`
+	// TaskID is the task's id.
+	TaskID string `json:"taskId"`
+	// Status of the task.
+	Status string `json:"status"`
+	// StatusReason says why it waits.
+	StatusReason string `json:"statusReason,omitempty"`
+	// Blockers are the tasks and actions that it waits for.
+	Blockers []string `json:"blockers"`
 	// ActionIDs are the pending actions that the task waits for.
-	ActionIDs []string  `json:"actionIds"`
-	Since     time.Time `json:"since"`
+	ActionIDs []string `json:"actionIds"`
+	// Since is when its newest fact happened.
+	Since time.Time `json:"since"`
 }
 
 func (s *Session) blockedTasks(tasks []Task) []BlockedTask {
@@ -147,13 +175,17 @@ func (s *Session) blockedTasks(tasks []Task) []BlockedTask {
 
 // DeliverySummary says whether results reached who asked for them.
 type DeliverySummary struct {
-	Status   string           `json:"status"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// ByStatus counts the tasks by the status of their delivery.
 	ByStatus map[string]int64 `json:"byStatus"`
-	Open     []TaskDelivery   `json:"open"`
+	// Open are the deliveries that have not succeeded yet.
+	Open []TaskDelivery `json:"open"`
 }
 
 // TaskDelivery is the delivery of one task's result that has not succeeded yet.
 type TaskDelivery struct {
+	// TaskID is the task whose result is delivered.
 	TaskID string `json:"taskId"`
 	event.DeliveryState
 }

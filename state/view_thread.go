@@ -9,72 +9,117 @@ import (
 // ThreadReadModel answers what is happening in a thread now. Status is the
 // standard's coarse word, Phase the finer one beside it.
 type ThreadReadModel struct {
-	ThreadID       string       `json:"threadId"`
-	SessionID      string       `json:"sessionId"`
-	Role           string       `json:"role,omitempty"`
-	Title          string       `json:"title,omitempty"`
-	ParentThreadID string       `json:"parentThreadId,omitempty"`
-	ParentTurnID   string       `json:"parentTurnId,omitempty"`
-	SubagentID     string       `json:"subagentId,omitempty"`
-	TaskID         string       `json:"taskId,omitempty"`
-	Cwd            string       `json:"cwd,omitempty"`
-	Model          string       `json:"model,omitempty"`
-	Status         string       `json:"status"`
-	Phase          string       `json:"phase"`
-	Block          *Block       `json:"block,omitempty"`
-	ActiveTurnID   string       `json:"activeTurnId,omitempty"`
-	LastOutcome    *LastOutcome `json:"lastOutcome,omitempty"`
-	StartedAt      time.Time    `json:"startedAt"`
-	UpdatedAt      time.Time    `json:"updatedAt"`
-	TurnCount      int64        `json:"turnCount"`
+	ThreadID  string `json:"threadId"`
+	SessionID string `json:"sessionId"`
+	// Role of the thread.
+	Role string `json:"role,omitempty"`
+	// Title for people.
+	Title string `json:"title,omitempty"`
+	// ParentThreadID is the thread that a child's thread works for.
+	ParentThreadID string `json:"parentThreadId,omitempty"`
+	// ParentTurnID is the turn that a child's thread works for.
+	ParentTurnID string `json:"parentTurnId,omitempty"`
+	// SubagentID is the child whose thread it is.
+	SubagentID string `json:"subagentId,omitempty"`
+	// TaskID is the task that the thread works on.
+	TaskID string `json:"taskId,omitempty"`
+	// Cwd is the folder that the thread works in, if it has one of its own.
+	Cwd string `json:"cwd,omitempty"`
+	// Model that the thread uses, if it has one of its own.
+	Model  string `json:"model,omitempty"`
+	Status string `json:"status"`
+	Phase  string `json:"phase"`
+	// Block is set while the thread can't go on and says why.
+	Block        *Block `json:"block,omitempty"`
+	ActiveTurnID string `json:"activeTurnId,omitempty"`
+	// LastOutcome is how the thread's last finished turn ended.
+	LastOutcome *LastOutcome `json:"lastOutcome,omitempty"`
+	// StartedAt is when the thread was started.
+	StartedAt time.Time `json:"startedAt"`
+	// UpdatedAt is when its newest fact happened.
+	UpdatedAt time.Time `json:"updatedAt"`
+	TurnCount int64     `json:"turnCount"`
 	// Truncated says that older turns are not shown.
 	Truncated bool `json:"truncated"`
 
 	Turns           []TurnView   `json:"turns"`
 	QueuedTurns     []QueuedTurn `json:"queuedTurns"`
 	PendingRequests []Action     `json:"pendingRequests"`
-	Actions         []Action     `json:"actions"`
-	Incidents       []Incident   `json:"incidents"`
-	ToolCalls       []ToolCall   `json:"toolCalls"`
-	Processes       []Process    `json:"processes"`
-	Diagnostics     Diagnostics  `json:"diagnostics"`
+	// Actions that wait, and the last resolved ones.
+	Actions []Action `json:"actions"`
+	// Incidents are the thread's last warnings and errors, oldest first.
+	Incidents []Incident `json:"incidents"`
+	// ToolCalls are those of the active turn.
+	ToolCalls []ToolCall `json:"toolCalls"`
+	// Processes that have not ended, and the last ended ones.
+	Processes []Process `json:"processes"`
+	// Diagnostics is what stands out.
+	Diagnostics Diagnostics `json:"diagnostics"`
 	// Plan is what the agent last said that it will do.
 	Plan *Plan `json:"plan,omitempty"`
 
-	PermissionState      PermissionState     `json:"permissionState"`
-	SandboxState         SandboxState        `json:"sandboxState"`
+	// PermissionState says what may run and what was decided.
+	PermissionState PermissionState `json:"permissionState"`
+	// SandboxState is the boundary that was applied last.
+	SandboxState SandboxState `json:"sandboxState"`
+	// ExecutionEnvironment is where the thread's commands run.
 	ExecutionEnvironment EnvironmentSnapshot `json:"executionEnvironment"`
-	ModelRouting         ModelRouting        `json:"modelRouting"`
-	LimitState           LimitState          `json:"limitState"`
-	CostState            CostState           `json:"costState"`
-	ContextBoundary      ContextBoundary     `json:"contextBoundary"`
-	ToolInventory        InventorySnapshot   `json:"toolInventory"`
+	// ModelRouting is how the thread's model was chosen.
+	ModelRouting ModelRouting `json:"modelRouting"`
+	// LimitState says how much is left.
+	LimitState LimitState `json:"limitState"`
+	// CostState is what model calls cost.
+	CostState CostState `json:"costState"`
+	// ContextBoundary is what the thread's model calls see.
+	ContextBoundary ContextBoundary `json:"contextBoundary"`
+	// ToolInventory says which tools the newest turn may use.
+	ToolInventory InventorySnapshot `json:"toolInventory"`
 
-	Tasks         []Task          `json:"tasks"`
-	TaskGraph     TaskGraph       `json:"taskGraph"`
-	Attempts      []TaskAttempt   `json:"attempts"`
-	BlockedTasks  []BlockedTask   `json:"blockedTasks"`
+	// Tasks that have not ended, and the last ended ones.
+	Tasks []Task `json:"tasks"`
+	// TaskGraph is the edges of its tasks.
+	TaskGraph TaskGraph `json:"taskGraph"`
+	// Attempts are those under way, and the newest one of each task.
+	Attempts []TaskAttempt `json:"attempts"`
+	// BlockedTasks can't go on by themselves.
+	BlockedTasks []BlockedTask `json:"blockedTasks"`
+	// DeliveryState says whether results reached who asked for them.
 	DeliveryState DeliverySummary `json:"deliveryState"`
-	Subagents     []Subagent      `json:"subagents"`
-	SubagentGraph []SubagentEdge  `json:"subagentGraph"`
-	Jobs          []JobView       `json:"jobs"`
-	Channels      []Channel       `json:"channels"`
+	// Subagents are the children of the thread, and the child whose thread it is.
+	Subagents []Subagent `json:"subagents"`
+	// SubagentGraph leads from the thread to its children and theirs.
+	SubagentGraph []SubagentEdge `json:"subagentGraph"`
+	// Jobs are the thread's batches.
+	Jobs []JobView `json:"jobs"`
+	// Channels are the session's remote peers.
+	Channels []Channel `json:"channels"`
 
-	Telemetry       TelemetrySummary `json:"telemetry"`
-	History         HistorySummary   `json:"history"`
-	Outputs         []Output         `json:"outputs"`
-	Artifacts       ArtifactSummary  `json:"artifacts"`
-	EvidenceSummary EvidenceSummary  `json:"evidenceSummary"`
+	// Telemetry says how facts are joined to traces.
+	Telemetry TelemetrySummary `json:"telemetry"`
+	// History is what happened to the record of the thread.
+	History HistorySummary `json:"history"`
+	// Outputs are the last large outputs.
+	Outputs []Output `json:"outputs"`
+	// Artifacts are the deliverables that changed last.
+	Artifacts ArtifactSummary `json:"artifacts"`
+	// EvidenceSummary is what was exported or observed to prove what happened.
+	EvidenceSummary EvidenceSummary `json:"evidenceSummary"`
 }
 
 // LastOutcome is how the thread's last finished turn ended.
 type LastOutcome struct {
-	TurnID          string         `json:"turnId"`
-	Status          string         `json:"status"`
-	Outcome         string         `json:"outcome,omitempty"`
-	FailureCategory string         `json:"failureCategory,omitempty"`
-	Error           *event.Failure `json:"error,omitempty"`
-	EndedAt         time.Time      `json:"endedAt"`
+	// TurnID is the turn that ended last.
+	TurnID string `json:"turnId"`
+	// Status of the turn.
+	Status string `json:"status"`
+	// Outcome of the turn.
+	Outcome string `json:"outcome,omitempty"`
+	// FailureCategory classifies the failure.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Error is why it failed.
+	Error *event.Failure `json:"error,omitempty"`
+	// EndedAt is when the turn ended.
+	EndedAt time.Time `json:"endedAt"`
 }
 
 // ThreadRead returns the read model of a thread, or nil if the session has no
@@ -155,17 +200,25 @@ func lastOutcome(t *Thread) *LastOutcome {
 // Diagnostics is what stands out in a thread. What the runtime doesn't look at
 // says so: nothing here means that all is well.
 type Diagnostics struct {
+	// Warnings are the thread's incidents in one line each.
 	Warnings []string `json:"warnings"`
 	// FailedTools are the last tool calls that failed, also of earlier turns.
-	FailedTools     []ToolCall `json:"failedTools"`
-	FailedCommands  []string   `json:"failedCommands"`
-	PendingRequests int        `json:"pendingRequests"`
-	LostWorkers     []string   `json:"lostWorkers"`
-	Interrupt       *Interrupt `json:"interrupt,omitempty"`
-	QuotaBlocks     []Quota    `json:"quotaBlocks"`
-	ContextGaps     []string   `json:"contextGaps"`
-	// StalledTurns and StalledTasks need a clock, which a fold doesn't have.
+	FailedTools []ToolCall `json:"failedTools"`
+	// FailedCommands are the processes that ended with an error.
+	FailedCommands []string `json:"failedCommands"`
+	// PendingRequests counts the actions that wait for an answer.
+	PendingRequests int `json:"pendingRequests"`
+	// LostWorkers are the tasks whose worker is lost.
+	LostWorkers []string `json:"lostWorkers"`
+	// Interrupt is set while the active turn is to be stopped.
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// QuotaBlocks are the budgets and quotas that are spent.
+	QuotaBlocks []Quota `json:"quotaBlocks"`
+	// ContextGaps says what could not be found for the last turn's context.
+	ContextGaps []string `json:"contextGaps"`
+	// StalledTurns is unavailable: a fold has no clock.
 	StalledTurns string `json:"stalledTurns"`
+	// StalledTasks is unavailable: a fold has no clock.
 	StalledTasks string `json:"stalledTasks"`
 }
 

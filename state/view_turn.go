@@ -8,56 +8,83 @@ import (
 
 // TurnView is the wire form of a turn.
 type TurnView struct {
-	TurnID   string `json:"turnId"`
+	TurnID string `json:"turnId"`
+	// ThreadID is the thread of the turn.
 	ThreadID string `json:"threadId"`
 	TaskID   string `json:"taskId,omitempty"`
 	RunID    string `json:"runId,omitempty"`
 	// Status is the turn's own, or blocked while it waits for an action.
 	Status string `json:"status"`
 	Phase  string `json:"phase"`
+	// Source says who submitted the turn.
 	Source string `json:"source"`
 	// ChannelID is the channel that the input came through.
 	ChannelID string `json:"channelId,omitempty"`
-	Preview   string `json:"preview,omitempty"`
+	// Preview is the beginning of the input.
+	Preview string `json:"preview,omitempty"`
 
-	SubmittedBy       *event.Actor       `json:"submittedBy,omitempty"`
+	// SubmittedBy submitted the turn.
+	SubmittedBy *event.Actor `json:"submittedBy,omitempty"`
+	// Options that the turn was submitted with.
 	Options           *event.TurnOptions `json:"options,omitempty"`
 	SubmittedSequence uint64             `json:"submittedSequence"`
-	SubmittedAt       time.Time          `json:"submittedAt"`
-	StartedAt         time.Time          `json:"startedAt,omitzero"`
-	CompletedAt       time.Time          `json:"completedAt,omitzero"`
-	Interrupt         *Interrupt         `json:"interrupt,omitempty"`
+	// SubmittedAt is when the turn was submitted.
+	SubmittedAt time.Time `json:"submittedAt"`
+	// StartedAt is when the turn began to run; absent until then.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// CompletedAt is when the turn ended; absent until then.
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+	// Interrupt is set once the turn is to be stopped.
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
 	// Inherited says that the turn is of the session that this one was forked from:
 	// its sequences, tool calls and tasks are found at Origin.
 	Inherited bool        `json:"inherited,omitempty"`
 	Origin    *TurnOrigin `json:"origin,omitempty"`
-	Steered   int64       `json:"steered,omitempty"`
-	Waiting   []string    `json:"waiting,omitempty"`
+	// Steered counts the inputs that were added while it ran.
+	Steered int64 `json:"steered,omitempty"`
+	// Waiting are the pending actions of the turn.
+	Waiting []string `json:"waiting,omitempty"`
 
-	StepCount   int64 `json:"stepCount"`
-	ToolCount   int64 `json:"toolCount"`
+	// StepCount counts the model calls, the one under way included.
+	StepCount int64 `json:"stepCount"`
+	// ToolCount counts the tool calls.
+	ToolCount int64 `json:"toolCount"`
+	// FailedTools counts the tool calls that failed.
 	FailedTools int64 `json:"failedTools"`
 	// Steps are those of the newest model call; older ones are in the journal.
 	Steps []StepView `json:"steps,omitempty"`
 
-	Usage           event.Usage    `json:"usage"`
-	CostState       TurnCost       `json:"costState"`
-	Outcome         string         `json:"outcome,omitempty"`
-	FailureCategory string         `json:"failureCategory,omitempty"`
-	Error           *event.Failure `json:"error,omitempty"`
+	// Usage sums the tokens of its model calls.
+	Usage event.Usage `json:"usage"`
+	// CostState is what the turn cost.
+	CostState TurnCost `json:"costState"`
+	// Outcome of the turn; absent until it ended.
+	Outcome string `json:"outcome,omitempty"`
+	// FailureCategory classifies the failure.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Error is why the turn failed.
+	Error *event.Failure `json:"error,omitempty"`
 
-	TaskProfile       *event.TaskProfile `json:"taskProfile,omitempty"`
-	RoutingDecision   *RoutingDecision   `json:"routingDecision,omitempty"`
-	CandidateModelSet *CandidateSet      `json:"candidateModelSet,omitempty"`
-	SandboxProfile    *AppliedSandbox    `json:"sandboxProfile,omitempty"`
-	HookRuns          []HookRun          `json:"hookRuns,omitempty"`
-	Processes         []Process          `json:"processes,omitempty"`
-	OutputRefs        []Output           `json:"outputRefs,omitempty"`
+	// TaskProfile is what the work needs.
+	TaskProfile *event.TaskProfile `json:"taskProfile,omitempty"`
+	// RoutingDecision is how its model was chosen.
+	RoutingDecision *RoutingDecision `json:"routingDecision,omitempty"`
+	// CandidateModelSet is what could be chosen.
+	CandidateModelSet *CandidateSet `json:"candidateModelSet,omitempty"`
+	// SandboxProfile is the boundary that was applied last.
+	SandboxProfile *AppliedSandbox `json:"sandboxProfile,omitempty"`
+	// HookRuns of the turn that are kept.
+	HookRuns []HookRun `json:"hookRuns,omitempty"`
+	// Processes of the turn that are kept.
+	Processes []Process `json:"processes,omitempty"`
+	// OutputRefs are the large outputs of the turn that are kept.
+	OutputRefs []Output `json:"outputRefs,omitempty"`
 }
 
 // TurnCost is what a turn's requests cost as far as it is known: null if no price
 // of any of them is.
 type TurnCost struct {
+	// CostUSD sums the requests whose price is known; null if none is.
 	CostUSD *float64 `json:"costUSD"`
 	// Unpriced counts the requests that no price is known for.
 	Unpriced int64 `json:"unpriced,omitempty"`
@@ -73,25 +100,34 @@ func (t *Turn) cost() TurnCost {
 
 // StepView is a model call or a tool call of a turn.
 type StepView struct {
-	Kind      string     `json:"kind"`
+	// Kind says which of the two it is: model_call or tool_call.
+	Kind string `json:"kind"`
+	// ModelCall is the request to a model.
 	ModelCall *ModelCall `json:"modelCall,omitempty"`
-	ToolCall  *ToolCall  `json:"toolCall,omitempty"`
+	// ToolCall is the call of a tool.
+	ToolCall *ToolCall `json:"toolCall,omitempty"`
 }
 
 // QueuedTurn is a turn that waits.
 type QueuedTurn struct {
 	TurnID string `json:"turnId"`
+	// TaskID is the task that the turn belongs to.
 	TaskID string `json:"taskId,omitempty"`
-	RunID  string `json:"runId,omitempty"`
+	// RunID is the task's run that the turn belongs to.
+	RunID string `json:"runId,omitempty"`
+	// Status is queued.
 	Status string `json:"status"`
 	// Position from 1, first to run first.
 	Position int `json:"position"`
 	// ResumeState says what the turn waits for: "ready" for the first when nothing is in
 	// its way, "behind_turn" or "blocked".
-	ResumeState string    `json:"resumeState"`
-	Source      string    `json:"source"`
-	Policy      string    `json:"policy"`
-	Preview     string    `json:"preview,omitempty"`
+	ResumeState string `json:"resumeState"`
+	Source      string `json:"source"`
+	// Policy that put the turn into the queue.
+	Policy string `json:"policy"`
+	// Preview is the beginning of the input.
+	Preview string `json:"preview,omitempty"`
+	// SubmittedAt is when the turn was submitted.
 	SubmittedAt time.Time `json:"submittedAt"`
 }
 

@@ -8,38 +8,57 @@ import (
 
 // SubagentJobSummary is the children and the batches of a session.
 type SubagentJobSummary struct {
-	Status    string          `json:"status"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Subagents are the children.
 	Subagents SubagentSummary `json:"subagents"`
-	Jobs      JobSummary      `json:"jobs"`
+	// Jobs are the batches.
+	Jobs JobSummary `json:"jobs"`
 }
 
 // SubagentSummary is the children of a session.
 type SubagentSummary struct {
-	Status    string         `json:"status"`
-	Open      []Subagent     `json:"open"`
-	Recent    []Subagent     `json:"recent"`
-	Graph     []SubagentEdge `json:"graph"`
-	Spawned   int64          `json:"spawned"`
-	Completed int64          `json:"completed"`
-	Failed    int64          `json:"failed"`
-	Closed    int64          `json:"closed"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Open are the children that have not ended.
+	Open []Subagent `json:"open"`
+	// Recent are the last ended ones, oldest first.
+	Recent []Subagent `json:"recent"`
+	// Graph leads from threads to the children that they spawned.
+	Graph []SubagentEdge `json:"graph"`
+	// Spawned counts all children.
+	Spawned int64 `json:"spawned"`
+	// Completed counts the children that completed their work.
+	Completed int64 `json:"completed"`
+	// Failed counts the children that failed.
+	Failed int64 `json:"failed"`
+	// Closed counts the children that were closed.
+	Closed int64 `json:"closed"`
 }
 
 // SubagentEdge leads from a thread to the child that it spawned.
 type SubagentEdge struct {
-	ParentThreadID   string `json:"parentThreadId"`
+	// ParentThreadID is where the edge begins.
+	ParentThreadID string `json:"parentThreadId"`
+	// ParentSubagentID is the child that spawned it, if one did.
 	ParentSubagentID string `json:"parentSubagentId,omitempty"`
-	SubagentID       string `json:"subagentId"`
-	ThreadID         string `json:"threadId"`
-	Status           string `json:"status"`
+	// SubagentID is the child.
+	SubagentID string `json:"subagentId"`
+	// ThreadID is the child's thread.
+	ThreadID string `json:"threadId"`
+	// Status of the child.
+	Status string `json:"status"`
 	// Recoverable says whether the child can be resumed: it has not ended.
 	Recoverable bool `json:"recoverable"`
 }
 
 // JobSummary is the batches of a session.
 type JobSummary struct {
-	Status   string           `json:"status"`
-	Jobs     []JobView        `json:"jobs"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Jobs that have not ended, and the last ended ones.
+	Jobs []JobView `json:"jobs"`
+	// ByStatus counts the jobs by status.
 	ByStatus map[string]int64 `json:"byStatus"`
 }
 
@@ -139,26 +158,36 @@ func (s *Session) jobsOf(thread string) []JobView {
 
 // ChannelSummary is the remote peers of a session.
 type ChannelSummary struct {
-	Status       string         `json:"status"`
-	Channels     []Channel      `json:"channels"`
-	Connected    int            `json:"connected"`
-	Disconnected int            `json:"disconnected"`
-	PeerTasks    []PeerTaskView `json:"peerTasks"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Channels that are connected, and the last ones that went.
+	Channels []Channel `json:"channels"`
+	// Connected counts the connected ones in the list.
+	Connected int `json:"connected"`
+	// Disconnected counts the ones in the list that went.
+	Disconnected int `json:"disconnected"`
+	// PeerTasks are the tasks that peers work on for us, or we for them.
+	PeerTasks []PeerTaskView `json:"peerTasks"`
 	// PermissionBridge lists the forwarded requests without an answer.
 	PermissionBridge []ChannelBridge `json:"permissionBridge"`
-	Connections      int64           `json:"connections"`
-	Resumes          int64           `json:"resumes"`
-	Disconnects      int64           `json:"disconnects"`
+	// Connections counts how often a peer came.
+	Connections int64 `json:"connections"`
+	// Resumes counts how often a peer came back.
+	Resumes int64 `json:"resumes"`
+	// Disconnects counts how often a peer went.
+	Disconnects int64 `json:"disconnects"`
 }
 
 // PeerTaskView is a peer's task with what is to be done about it.
 type PeerTaskView struct {
 	PeerTask
+	// Recovery says what is to be done about it.
 	Recovery string `json:"recovery"`
 }
 
 // ChannelBridge is a request for permission that crosses a channel.
 type ChannelBridge struct {
+	// ChannelID is the channel that it crosses.
 	ChannelID string `json:"channelId"`
 	Bridge
 }
@@ -190,18 +219,28 @@ func (s *Session) channelSummary() ChannelSummary {
 
 // BenchmarkSummary is the trials that a session is part of.
 type BenchmarkSummary struct {
-	Status         string               `json:"status"`
-	Dataset        *TrialDataset        `json:"dataset,omitempty"`
+	// Status is available, or not_applicable if there is nothing of the kind.
+	Status string `json:"status"`
+	// Dataset that is tried.
+	Dataset *TrialDataset `json:"dataset,omitempty"`
+	// Configurations that are tried, each as its newest fact says.
 	Configurations []TrialConfiguration `json:"configurations"`
-	Trials         []Trial              `json:"trials"`
-	Comparisons    []Comparison         `json:"comparisons"`
-	// Delta and Decision are those of the last comparison.
-	Delta     *event.Comparison `json:"aggregateDelta,omitempty"`
-	Decision  string            `json:"decision,omitempty"`
-	Started   int64             `json:"started"`
-	Completed int64             `json:"completed"`
-	Failed    int64             `json:"failed"`
-	Rewards   int64             `json:"rewards"`
+	// Trials that have not ended, and the last ended ones.
+	Trials []Trial `json:"trials"`
+	// Comparisons are the last ones, oldest first.
+	Comparisons []Comparison `json:"comparisons"`
+	// Delta has the differences of the last comparison.
+	Delta *event.Comparison `json:"aggregateDelta,omitempty"`
+	// Decision of the last comparison.
+	Decision string `json:"decision,omitempty"`
+	// Started counts the trials that were started.
+	Started int64 `json:"started"`
+	// Completed counts the trials that were completed.
+	Completed int64 `json:"completed"`
+	// Failed counts the trials that failed.
+	Failed int64 `json:"failed"`
+	// Rewards counts the rewards that were recorded.
+	Rewards int64 `json:"rewards"`
 }
 
 func (s *Session) benchmarkSummary() BenchmarkSummary {

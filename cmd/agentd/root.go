@@ -97,13 +97,14 @@ func needsCommand(cmd *cobra.Command, _ []string) error {
 }
 
 // args makes a mistake in the number of arguments a usage error that says which
-// ones are expected.
+// ones are expected. An empty argument is a mistake too: nothing is called so, and a
+// variable of the shell that isn't set looks like that.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
-		if check(cmd, given) == nil {
-			return nil
-		}
 		want := argumentsOf(cmd.Use)
+		if check(cmd, given) == nil {
+			return checkEmpty(cmd, want, given)
+		}
 		switch {
 		case len(want) == 0:
 			return usagef("unexpected argument %q: %s takes none", given[0], cmd.CommandPath())
@@ -112,6 +113,17 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return usagef("there are %d arguments, but %s takes %s", len(given), cmd.CommandPath(), strings.Join(want, " "))
 	}
+}
+
+// checkEmpty refuses arguments without a character.
+func checkEmpty(cmd *cobra.Command, want, given []string) error {
+	for i, text := range given {
+		if strings.TrimSpace(text) == "" && len(want) > 0 {
+			name := strings.Trim(want[min(i, len(want)-1)], "[].")
+			return usagef("%s is empty, given as %q: %s %s", name, text, cmd.CommandPath(), strings.Join(want, " "))
+		}
+	}
+	return nil
 }
 
 // argumentsOf returns the names of the arguments in a line of usage, up to another

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func commandOutputs(m *model) (files, error) {
 	}
 	out := files{}
 	for _, output := range []func(*commandModel, files) error{
-		commandSchemas, openAPI, commandTypeScript, commandReference, errorReference, catalogDocument,
+		commandSchemas, modelSchemas, openAPI, commandTypeScript, commandReference, modelReference, errorReference, catalogDocument,
 	} {
 		if err := output(c, out); err != nil {
 			return nil, err
@@ -48,14 +49,16 @@ type commandModel struct {
 	sources *sources
 	// failed is why a read model could not be read.
 	failed error
+	// held is what objects found.
+	held []*commandStruct
 }
 
 // commandStruct is a struct that parameters or results are made of.
 type commandStruct struct {
 	name string
 	doc  string
-	// readModel is the name of a read model; empty for other structs.
-	readModel string
+	// whole is true for a read model of which package command has only a part.
+	whole bool
 	// input is true for what callers send: nothing unknown is taken then.
 	input  bool
 	fields []commandField
@@ -65,7 +68,9 @@ type commandStruct struct {
 type commandField struct {
 	wire string
 	doc  string
-	typ  reflect.Type
+	// source is where the field is declared, such as "agentd/state.Task.Title".
+	source string
+	typ    reflect.Type
 	// of is the struct that the field, or each of its elements, holds.
 	of *commandStruct
 	// tagged fields have neither omitempty nor omitzero.
@@ -104,7 +109,7 @@ func loadCommands(m *model) (*commandModel, error) {
 		c.addStruct(reflect.TypeOf(d.Result).Elem())
 	}
 	c.problem = c.addStruct(reflect.TypeFor[wire.Problem]())
-	return c, errors.Join(c.failed, c.uniqueNames())
+	return c, errors.Join(c.failed, c.uniqueNames(), c.undocumented())
 }
 
 var (
@@ -172,7 +177,7 @@ func (c *commandModel) fields(t reflect.Type) []commandField {
 			continue
 		}
 		f := commandField{
-			wire: name, doc: fieldDoc(sf.Name, name, c.docs[t.PkgPath()].of(t.Name()+"."+sf.Name)), typ: sf.Type, tagged: options == "",
+			wire: name, source: t.PkgPath() + "." + t.Name() + "." + sf.Name, doc: fieldDoc(sf.Name, name, c.docs[t.PkgPath()].of(t.Name()+"."+sf.Name)), typ: sf.Type, tagged: options == "",
 			enum: event.EnumValues(sf.Tag.Get("enum")), check: strings.Fields(sf.Tag.Get("check")),
 			min: sf.Tag.Get("min"), max: sf.Tag.Get("max"), as: sf.Tag.Get("as"), also: sf.Tag.Get("also"),
 		}
@@ -189,6 +194,7 @@ func (c *commandModel) fields(t reflect.Type) []commandField {
 // structDoc turns a comment in the style of Go, which begins with the name, into
 // a sentence for people who don't know the name.
 func structDoc(name, comment string) string {
+	comment = withoutLinks(comment)
 	rest, ok := strings.CutPrefix(comment, name+" ")
 	if !ok {
 		return comment
@@ -197,8 +203,14 @@ func structDoc(name, comment string) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
+// goLink is a link of Go's documentation, which is nothing to readers of others.
+var goLink = regexp.MustCompile(`\[([A-Za-z][\w.]*)\]`)
+
+func withoutLinks(comment string) string { return goLink.ReplaceAllString(comment, "$1") }
+
 // fieldDoc does the same for a field, whose name on the wire stands beside it.
 func fieldDoc(goName, wireName, comment string) string {
+	comment = withoutLinks(comment)
 	rest, ok := strings.CutPrefix(comment, goName+" ")
 	if !ok {
 		return comment
@@ -291,7 +303,7 @@ func (c *commandModel) closure(s *commandStruct) []*commandStruct {
 	list := []*commandStruct{s}
 	for i := 0; i < len(list); i++ {
 		for j := range list[i].fields {
-			for _, held := range c.held(&list[i].fields[j]) {
+			for _, held := range c.holds(&list[i].fields[j]) {
 				if !slices.Contains(list, held) {
 					list = append(list, held)
 				}
@@ -301,8 +313,8 @@ func (c *commandModel) closure(s *commandStruct) []*commandStruct {
 	return list
 }
 
-// held are the structs that a field refers to.
-func (c *commandModel) held(f *commandField) []*commandStruct {
+// holds returns the structs that a field refers to.
+func (c *commandModel) holds(f *commandField) []*commandStruct {
 	switch {
 	case f.of != nil:
 		return []*commandStruct{f.of}

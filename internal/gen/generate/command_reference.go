@@ -50,20 +50,15 @@ func commandReference(c *commandModel, out files) error {
 			}
 		}
 	}
-	b.WriteString("\n## Objects\n\nWhat parameters and results are made of.\n")
+	b.WriteString("\n## Objects\n\nWhat parameters are made of. What answers are made of is under [read models](read-models.md).\n")
 	for _, s := range c.objects() {
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n", s.name, objectDoc(s))
-		c.writeFields(&b, s)
+		if c.pageOf(s) == commandPage {
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n", s.name, s.doc)
+			c.writeFields(&b, commandPage, s)
+		}
 	}
 	out["docs/reference/commands.md"] = b.Bytes()
 	return nil
-}
-
-func objectDoc(s *commandStruct) string {
-	if s.readModel != "" {
-		return fmt.Sprintf("%s The answer has all fields of the read model %s.", s.doc, code(s.readModel))
-	}
-	return s.doc
 }
 
 func yes(v bool) string {
@@ -113,22 +108,29 @@ func (c *commandModel) ofNoun(noun string) []command.Def {
 
 // objects are the structs that commands hold, without parameters and results.
 func (c *commandModel) objects() []*commandStruct {
-	var tops, list []*commandStruct
+	if c.held == nil {
+		c.held = c.findObjects()
+	}
+	return slices.Clone(c.held)
+}
+
+func (c *commandModel) findObjects() []*commandStruct {
+	tops, held := map[*commandStruct]bool{c.problem: true}, map[*commandStruct]bool{}
 	for i := range c.defs {
-		tops = append(tops, c.params(&c.defs[i]), c.result(&c.defs[i]))
-	}
-	held := map[*commandStruct]bool{}
-	for _, s := range c.structs {
-		for _, inner := range c.closure(s)[1:] {
-			held[inner] = true
-		}
+		tops[c.params(&c.defs[i])] = true
+		result := c.result(&c.defs[i])
+		tops[result] = !result.whole || strings.HasSuffix(result.name, "Result")
 	}
 	for _, s := range c.structs {
-		if s != c.problem && (held[s] || !slices.Contains(tops, s)) {
-			list = append(list, s)
+		for i := range s.fields {
+			for _, inner := range c.holds(&s.fields[i]) {
+				held[inner] = true
+			}
 		}
 	}
-	return list
+	return slices.DeleteFunc(slices.Clone(c.structs), func(s *commandStruct) bool {
+		return s == c.problem || tops[s] && !held[s]
+	})
 }
 
 func (c *commandModel) writeCommand(b *bytes.Buffer, d *command.Def) error {
@@ -141,32 +143,39 @@ func (c *commandModel) writeCommand(b *bytes.Buffer, d *command.Def) error {
 		b.WriteString(" Not available yet.")
 	}
 	b.WriteString("\n\nParameters:\n")
-	c.writeFields(b, c.params(d))
+	c.writeFields(b, commandPage, c.params(d))
 	if result := c.result(d); slices.Contains(c.objects(), result) {
-		fmt.Fprintf(b, "\nResult: [%s](#%s).\n", result.name, strings.ToLower(result.name))
+		fmt.Fprintf(b, "\nResult: %s.\n", c.link(commandPage, result))
 	} else {
-		fmt.Fprintf(b, "\nResult: %s\n", objectDoc(result))
-		c.writeFields(b, result)
+		fmt.Fprintf(b, "\nResult: %s\n", result.doc)
+		c.writeFields(b, commandPage, result)
 	}
 	fmt.Fprintf(b, "\nExample:\n\n```json\n%s\n```\n", example.Bytes())
 	return nil
 }
 
-func (c *commandModel) writeFields(b *bytes.Buffer, s *commandStruct) {
+func (c *commandModel) writeFields(b *bytes.Buffer, page string, s *commandStruct) {
 	b.WriteString("\n| Field | Type | Required | Meaning |\n| --- | --- | --- | --- |\n")
+	c.writeRows(b, page, s)
+}
+
+func (c *commandModel) writeRows(b *bytes.Buffer, page string, s *commandStruct) {
 	for i := range s.fields {
 		f := &s.fields[i]
 		required := ""
 		if s.required(f) {
 			required = "yes"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), referenceField(f), required, tableCell(fieldMeaning(s, f)))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", code(f.wire), c.referenceField(page, s, f), required, tableCell(fieldMeaning(s, f)))
 	}
 }
 
-func referenceField(f *commandField) string {
+func (c *commandModel) referenceField(page string, s *commandStruct, f *commandField) string {
+	if s.nullable(f) {
+		return c.referenceValue(page, f, f.base()) + " or null"
+	}
 	element, isList := f.list()
-	t := referenceValue(f, element)
+	t := c.referenceValue(page, f, element)
 	if f.also != "" {
 		t = f.also + " or " + t
 	}
@@ -176,10 +185,10 @@ func referenceField(f *commandField) string {
 	return t
 }
 
-func referenceValue(f *commandField, t reflect.Type) string {
+func (c *commandModel) referenceValue(page string, f *commandField, t reflect.Type) string {
 	switch t {
 	case rawType:
-		return referenceRaw(f)
+		return c.referenceRaw(page, f)
 	case timeType:
 		return "time"
 	case numberType:
@@ -187,7 +196,10 @@ func referenceValue(f *commandField, t reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return fmt.Sprintf("[%s](#%s)", f.of.name, strings.ToLower(f.of.name))
+		if f.of == nil {
+			return "integer" // an optional one
+		}
+		return c.link(page, f.of)
 	case reflect.String:
 		if f.checks("id") {
 			return "id"
@@ -198,18 +210,18 @@ func referenceValue(f *commandField, t reflect.Type) string {
 	case reflect.Float64:
 		return "number"
 	case reflect.Map:
-		return "map of integers"
+		return "map of " + c.referenceValue(page, f, t.Elem())
 	default:
 		return "integer"
 	}
 }
 
-func referenceRaw(f *commandField) string {
+func (c *commandModel) referenceRaw(page string, f *commandField) string {
 	switch {
 	case f.as == "input":
-		return "string, or list of [Part](#part)"
+		return "string, or list of " + c.link(page, c.byType[partType])
 	case f.of != nil:
-		return fmt.Sprintf("[%s](#%s)", f.of.name, strings.ToLower(f.of.name))
+		return c.link(page, f.of)
 	case f.as == "event":
 		return "[event](events.md)"
 	case f.as != "" || f.checks("object"):
@@ -265,7 +277,7 @@ func errorReference(c *commandModel, out files) error {
 		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s |\n", code(string(d.Kind)), d.HTTP, d.RPC, code(d.Category), tableCell(d.Means))
 	}
 	fmt.Fprintf(&b, "\n\"Failure category\" is what a turn or a task records when it stops on the error.\n\n## The document\n\n%s\n", c.problem.doc)
-	c.writeFields(&b, c.problem)
+	c.writeFields(&b, errorPage, c.problem)
 	out["docs/reference/errors.md"] = b.Bytes()
 	return nil
 }

@@ -13,7 +13,8 @@ const (
 )
 
 // commandSchemas writes two schemas a command, each complete in itself, and that
-// of the problem document.
+// of the problem document. Of events they have what all of them have; the rest is in
+// the schemas of events.
 func commandSchemas(c *commandModel, out files) error {
 	for i := range c.defs {
 		d := &c.defs[i]
@@ -150,6 +151,10 @@ func (c *commandModel) rawSchema(f *commandField, refs string) object {
 		}}}
 	case f.of != nil:
 		return object{{"$ref", refs + f.of.name}}
+	case f.as == "event" && refs == openAPIRefs:
+		return object{{"$ref", refs + "Event"}}
+	case f.as == "event":
+		return object{{"type", "object"}, {"required", envelopeRequired}}
 	case f.as != "" || f.checks("object"):
 		return object{{"type", "object"}}
 	default:

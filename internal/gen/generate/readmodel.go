@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func (c *commandModel) addModel(key string) *commandStruct {
 	if n, ok := modelNames[key]; ok {
 		name = n
 	}
-	s := &commandStruct{name: name, doc: structDoc(t.name, t.doc)}
+	s := &commandStruct{name: name, doc: firstSentence(structDoc(t.name, t.doc))}
 	c.byKey[key] = s
 	c.structs = append(c.structs, s)
 	s.fields = c.modelFields(key, nil)
@@ -93,7 +94,7 @@ func (c *commandModel) partOf(part string) *commandStruct {
 		return s
 	}
 	name := part[strings.LastIndexByte(part, '.')+1:]
-	s := &commandStruct{name: name, doc: structDoc(name, c.docs["agentd/command"].of(name))}
+	s := &commandStruct{name: name, whole: true, doc: firstSentence(structDoc(name, c.docs["agentd/command"].of(name)))}
 	c.byKey[part], c.byKey[wholeModels[part]] = s, s
 	c.structs = append(c.structs, s)
 	c.fillModel(s, part)
@@ -115,6 +116,14 @@ func (c *commandModel) fillModel(s *commandStruct, part string) {
 			c.failed = errors.Join(c.failed, fmt.Errorf("%s has the field %s, which %s lacks", part, name, wholeModels[part]))
 		}
 	}
+}
+
+// firstSentence leaves out what a comment says to readers of the code.
+func firstSentence(doc string) string {
+	if first, _, more := strings.Cut(doc, ". "); more {
+		return first + "."
+	}
+	return doc
 }
 
 func wireName(tag reflect.StructTag) string {
@@ -149,7 +158,7 @@ func (c *commandModel) modelFields(key string, known map[string]sourceField) []c
 			as = part.tag.Get("as")
 		}
 		f := commandField{
-			wire: name, doc: fieldDoc(goName, name, doc), typ: sf.typ, tagged: options == "" && !sf.absent,
+			wire: name, source: sf.owner + "." + sf.goName, doc: fieldDoc(goName, name, doc), typ: sf.typ, tagged: options == "" && !sf.absent,
 			enum: event.EnumValues(enum), check: strings.Fields(sf.tag.Get("check")),
 			min: sf.tag.Get("min"), max: sf.tag.Get("max"), as: as, also: sf.tag.Get("also"),
 		}
@@ -161,4 +170,24 @@ func (c *commandModel) modelFields(key string, known map[string]sourceField) []c
 		list = append(list, f)
 	}
 	return list
+}
+
+// undocumented names what has no comment: a reference whose fields have to be guessed
+// is none.
+func (c *commandModel) undocumented() error {
+	missing := map[string]bool{}
+	for _, s := range c.structs {
+		if s.doc == "" {
+			missing[s.name] = true
+		}
+		for i := range s.fields {
+			if s.fields[i].doc == "" {
+				missing[s.fields[i].source] = true
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these have no comment:\n  %s", strings.Join(slices.Sorted(maps.Keys(missing)), "\n  "))
 }

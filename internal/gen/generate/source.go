@@ -38,9 +38,11 @@ type sourceType struct {
 // sourceField is one field of a struct, embedded ones in their place.
 type sourceField struct {
 	goName string
-	doc    string
-	tag    reflect.StructTag
-	typ    reflect.Type
+	// owner is the key of the struct that declares the field.
+	owner string
+	doc   string
+	tag   reflect.StructTag
+	typ   reflect.Type
 	// of is the key of the struct that the field, or each of its elements, holds.
 	of string
 	// absent fields may be missing whatever their tags say: they are embedded
@@ -156,7 +158,7 @@ func (s *sources) declared(t *sourceType, f *ast.Field) ([]sourceField, error) {
 	var list []sourceField
 	for _, id := range f.Names {
 		if id.IsExported() {
-			list = append(list, sourceField{goName: id.Name, doc: oneLine(f.Doc), tag: tag, typ: typ, of: of})
+			list = append(list, sourceField{goName: id.Name, owner: t.key, doc: oneLine(f.Doc), tag: tag, typ: typ, of: of})
 		}
 	}
 	return list, nil

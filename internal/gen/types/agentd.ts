@@ -88,7 +88,9 @@ export interface Actor {
 
 /** ForkPoint is a place in another session's history. */
 export interface ForkPoint {
+  /** SessionID is the session that was forked. */
   sessionId: string;
+  /** ThreadID is the thread that was forked. */
   threadId?: string;
   /** Sequence is the last event that belongs to the fork. */
   sequence: number;
@@ -257,9 +259,13 @@ export interface TurnCompleted {
 
 /** Usage counts tokens. Cached input tokens are part of the input tokens. */
 export interface Usage {
+  /** InputTokens that the model was given, cached ones included. */
   inputTokens: number;
+  /** OutputTokens that the model gave, those of its reasoning included. */
   outputTokens: number;
+  /** CachedInputTokens are the part of the input that the provider had kept. */
   cachedInputTokens?: number;
+  /** ReasoningTokens are the part of the output that was reasoning. */
   reasoningTokens?: number;
 }
 
@@ -363,12 +369,17 @@ export interface TaskProfile {
 
 /** AcceptanceCriterion is one condition of a task's completion. */
 export interface AcceptanceCriterion {
+  /** ID of the criterion within its task. */
   id: string;
+  /** Description says what must hold. */
   description: string;
+  /** Status of the criterion. */
   status?: "open" | "satisfied" | "waived";
-  /** By and Reason say who satisfied or waived the criterion, and why. */
+  /** By satisfied or waived the criterion. */
   by?: Actor;
+  /** Reason says why it was satisfied or waived. */
   reason?: string;
+  /** EvidenceRefs point to what proves it. */
   evidenceRefs?: string[];
 }
 
@@ -616,18 +627,31 @@ export interface ToolCatalogResolved {
 
 /** ToolInfo describes one tool as an inventory lists it. */
 export interface ToolInfo {
+  /** ToolName is the tool's name. */
   toolName: string;
+  /** Description is what the model is told of the tool. */
   description?: string;
+  /** InputSchema is the JSON Schema of the arguments. */
   inputSchema?: Json;
+  /** InputSchemaRef is where a large schema is. */
   inputSchemaRef?: string;
+  /** Capabilities that the tool needs or offers. */
   capabilities?: string[];
+  /** Policy says what becomes of a call before its arguments are known. */
   policy: "allowed" | "ask" | "denied" | "sandboxed" | "unavailable";
+  /** RuntimeOwner says who carries the tool out. */
   runtimeOwner: "local" | "mcp_server" | "hosted_connector" | "provider_native" | "workflow" | "subagent" | "client";
+  /** IsReadOnly says that the tool changes nothing. */
   isReadOnly: boolean;
+  /** IsConcurrencySafe says that calls of the tool may run beside each other. */
   isConcurrencySafe: boolean;
+  /** IsDestructive says that a call may lose something that nothing brings back. */
   isDestructive: boolean;
+  /** InterruptBehavior says what an interrupt does to a running call. */
   interruptBehavior: "cancel" | "block" | "ignore";
+  /** MetadataRef is where more is said of the tool. */
   metadataRef?: string;
+  /** Reason says why the tool can't be used. */
   reason?: string;
   /** Source names what offers the tool where that comes and goes, such as channel:ID. */
   source?: string;
@@ -776,8 +800,11 @@ export interface QueueChanged {
 
 /** QueueEntry is one waiting turn. */
 export interface QueueEntry {
+  /** TurnID is the turn that waits. */
   turnId: string;
+  /** Position from 1, first to run first. */
   position: number;
+  /** Source says who submitted the turn. */
   source: string;
 }
 
@@ -794,17 +821,25 @@ export interface ContextResolved {
 
 /** ContextItem is something that was selected for the model's context. */
 export interface ContextItem {
+  /** Kind of the item. */
   kind: "instructions" | "history" | "file" | "memory" | "knowledge" | "source" | "browser" | "policy" | "tool_inventory" | "summary" | "other";
+  /** Ref is where the item is. */
   ref?: string;
+  /** Title for people. */
   title?: string;
+  /** Tokens is its size as far as it is known. */
   tokens?: number;
+  /** Digest identifies the content. */
   digest?: string;
 }
 
 /** ContextOmission is something that was left out, or is missing, and why. */
 export interface ContextOmission {
+  /** Kind of what was left out. */
   kind: string;
+  /** Ref is where it is. */
   ref?: string;
+  /** Reason says why it was left out. */
   reason: string;
 }
 
@@ -819,14 +854,23 @@ export interface CompactionStarted {
 
 /** CompactionCompleted replaces earlier turns by a summary in the context. */
 export interface CompactionCompleted {
+  /** CompactionID is the compaction's id. */
   compactionId: string;
+  /** Trigger says who or what asked for it. */
   trigger: "context_fraction" | "requested" | "context_overflow";
+  /** AffectedTurns are the turns that the summary stands for. */
   affectedTurns: string[];
+  /** SummaryRef is where the summary is. */
   summaryRef: string;
+  /** SummaryPreview is the beginning of the summary. */
   summaryPreview?: string;
+  /** ContinuationRef is where the text is with which the thread goes on. */
   continuationRef?: string;
+  /** TokensBefore is the size of the conversation before. */
   tokensBefore: number;
+  /** TokensAfter is the size of the conversation after. */
   tokensAfter: number;
+  /** Preserved lists what was kept. */
   preserved: Preserved;
   /** ThroughSequence is the last event that the summary covers. */
   throughSequence: number;
@@ -834,9 +878,13 @@ export interface CompactionCompleted {
 
 /** Preserved lists what a compaction must not lose. */
 export interface Preserved {
+  /** Actions are the pending actions. */
   actions: string[];
+  /** Incidents are the incidents that are still of interest. */
   incidents: string[];
+  /** EvidenceRefs point to evidence. */
   evidenceRefs: string[];
+  /** ArtifactRefs point to artifacts. */
   artifactRefs: string[];
 }
 
@@ -981,21 +1029,35 @@ export interface RuntimeNotice {
 
 /** PermissionEvaluated is a decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
+  /** Decision on the call. */
   decision: "allow" | "ask" | "deny";
+  /** DecisionSource says who or what decided. */
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
+  /** DecisionReason says why. */
   decisionReason: string;
+  /** RuleRefs are the rules that the decision rests on. */
   ruleRefs: string[];
   /** Scope is what the decision is about: paths, hosts, the command's parts. */
   scope: Json;
+  /** Destructive says that something may be lost that nothing brings back. */
   destructive: boolean;
+  /** ToolName is the tool of the call. */
   toolName: string;
+  /** PermissionMode that the decision was made in. */
   permissionMode?: string;
+  /** SafeArgs are the arguments, without secrets. */
   safeArgs?: Json;
+  /** InputRef is where large arguments are. */
   inputRef?: string;
+  /** UpdatedInputRef is where the arguments are as a hook changed them. */
   updatedInputRef?: string;
+  /** ApprovalActionID is the action that asks for an approval. */
   approvalActionId?: string;
+  /** ExpiresAt is when the decision is over. */
   expiresAt?: string;
+  /** Impact says what the call would do. */
   impact?: string;
+  /** RollbackAdvice says how it can be taken back. */
   rollbackAdvice?: string;
   /** Subcommands are the simple commands that a command line was parsed into. */
   subcommands?: string[];
@@ -1011,6 +1073,7 @@ export interface PermissionEvaluated {
 
 /** PathLookup is what a decision found at a path. */
 export interface PathLookup {
+  /** Path that was looked up. */
   path: string;
   /** LeadsTo is where symbolic links lead; empty if there are none. */
   leadsTo?: string;
@@ -1048,17 +1111,27 @@ export interface PermissionResolved {
 
 /** SandboxApplied says which boundary a tool or a process received. */
 export interface SandboxApplied {
+  /** Mode of the sandbox. */
   mode: "read_only" | "workspace_write" | "danger_full_access" | "none";
+  /** Cwd is the folder that the command begins in. */
   cwd: string;
+  /** ReadRoots are the folders that can be read. */
   readRoots: string[];
+  /** WriteRoots are the folders that can be changed. */
   writeRoots: string[];
+  /** Network says whether connections are allowed. */
   network: "deny" | "allow" | "proxy";
+  /** AllowedHosts are the hosts that can be reached. */
   allowedHosts?: string[];
+  /** Enforcement names what the kernel really enforces. */
   enforcement: Enforcement;
+  /** EnvironmentID is where the environment of the process is described. */
   environmentRef?: string;
+  /** ProcessLimits are the limits that hold, by name. */
   processLimits?: { [key: string]: number };
-  /** Hidden paths can't be read, Protected ones not be changed, whatever the roots say. */
+  /** Hidden paths can't be read, whatever the roots say. */
   hidden?: string[];
+  /** Protected paths can't be changed, whatever the roots say. */
   protected?: string[];
   /** NotEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
@@ -1068,9 +1141,13 @@ export interface SandboxApplied {
 
 /** Enforcement names, per boundary, the mechanism that the kernel really enforces, or "none". */
 export interface Enforcement {
+  /** Filesystem is what confines files, or none. */
   filesystem: string;
+  /** Network is what confines connections, or none. */
   network: string;
+  /** Processes is what confines other processes, or none. */
   processes: string;
+  /** Limits is what bounds resources, or none. */
   limits: string;
   /** Rules is what holds deny and ask rules where a command starts programs. */
   rules: string;
@@ -1238,8 +1315,11 @@ export interface RoutingCandidates {
 
 /** Candidate is a model that could do the work. */
 export interface Candidate {
+  /** Provider that offers the model. */
   provider: string;
+  /** Model that could be chosen. */
   model: string;
+  /** Capabilities that the model has. */
   capabilities?: string[];
   /** EstimatedCostUSD of the next request; absent where no price is known. */
   estimatedCostUSD?: number;
@@ -1247,8 +1327,11 @@ export interface Candidate {
 
 /** Exclusion is a model that can't do the work, and why. */
 export interface Exclusion {
+  /** Model that could not be chosen. */
   model: string;
+  /** Reason says why. */
   reason: string;
+  /** Category classifies the reason. */
   category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
 }
 
@@ -1288,8 +1371,11 @@ export interface RoutingDecision {
 
 /** LimitState is a short view of the limits at a decision. */
 export interface LimitState {
+  /** Cost says how much of the budget is left. */
   cost?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  /** Quota says how much of the quota is left. */
   quota?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  /** RateLimit says whether a provider asked to wait. */
   rateLimit?: "ok" | "limited" | "unknown" | "not_applicable";
 }
 
@@ -1326,8 +1412,11 @@ export interface TaskAttemptStarted {
 
 /** Worker is what executes an attempt. */
 export interface Worker {
+  /** Kind of the worker. */
   kind: "agent" | "process" | "hosted_worker" | "scheduler" | "external_runtime" | "external";
+  /** ID of the worker. */
   id?: string;
+  /** ThreadID is the thread that the worker works in. */
   threadId?: string;
 }
 
@@ -1522,11 +1611,17 @@ export interface JobStatusChanged {
 
 /** JobCounts counts a job's items by status. */
 export interface JobCounts {
+  /** Pending counts the items that wait. */
   pending: number;
+  /** Running counts the items under way. */
   running: number;
+  /** Completed counts the items that were completed. */
   completed: number;
+  /** Failed counts the items that failed for good. */
   failed: number;
+  /** Reported counts the items whose result was reported from outside. */
   reported: number;
+  /** Total counts all items. */
   total: number;
 }
 
@@ -1681,8 +1776,11 @@ export interface RollbackCompleted {
 
 /** RollbackFile is what a rollback did with one file. */
 export interface RollbackFile {
+  /** Path relative to the workspace. */
   path: string;
+  /** Change that was made, or would be. */
   change: "restored" | "deleted" | "kept" | "conflict" | "unavailable";
+  /** Reason says why the file is left as it is. */
   reason?: string;
 }
 
@@ -1803,8 +1901,9 @@ export interface BenchmarkInterval {
   method: "paired" | "welch";
   /** Level is the confidence, such as 0.95. */
   level: number;
-  /** Low and High bound the difference; null where too few trials are there to say. */
+  /** Low is the lower bound of the difference; null where too few trials are there to say. */
   low: number | null;
+  /** High is the upper bound of the difference; null where too few trials are there to say. */
   high: number | null;
   /** Samples counts the pairs, or the trials of both sides. */
   samples: number;
@@ -2030,19 +2129,31 @@ export interface QuotaLimits {
 
 /** Benchmark is the envelope's part that joins a fact to a trial. */
 export interface Benchmark {
+  /** DatasetID is the data set's id. */
   datasetId?: string;
+  /** DatasetVersion of the data set. */
   datasetVersion?: string;
+  /** DatasetRef is where the data set is. */
   datasetRef?: string;
+  /** TaskID is the data set's task that is tried. */
   taskId?: string;
+  /** TrialID is the trial's id. */
   trialId?: string;
+  /** ConfigurationID is the configuration that is tried. */
   configurationId?: string;
+  /** Role of the configuration in a comparison. */
   role?: "baseline" | "candidate" | "control";
+  /** HarborJobRef is the job in Harbor. */
   harborJobRef?: string;
+  /** HarborTrialRef is the trial in Harbor. */
   harborTrialRef?: string;
+  /** TaskTomlRef is the task's definition in Harbor. */
   taskTomlRef?: string;
+  /** SingleChangedVariable is what alone differs from the baseline. */
   singleChangedVariable?: string;
-  /** HarborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
+  /** HarborTrialResultRef is the result of the trial in Harbor, if start_benchmark_trial named it. */
   harborTrialResultRef?: string;
+  /** HarborVerifierStdoutRef is what Harbor's verifier printed, if start_benchmark_trial named it. */
   harborVerifierStdoutRef?: string;
 }
 

@@ -2351,7 +2351,7 @@ export interface UpdateSessionResult {
   updatedAt: string;
 }
 
-/** What callers may rely on in the session snapshot. */
+/** The session snapshot with a window of its history. */
 export interface SessionRead {
   /** schemaVersion of the snapshot. */
   schemaVersion?: string;
@@ -2363,18 +2363,27 @@ export interface SessionRead {
   sequence?: number;
   /** Title for people. */
   title?: string;
+  /** Account that owns the session. */
   account?: string;
+  /** The workspace's id. */
   workspaceId?: string;
+  /** The folder that the session works in. */
   workspace?: Workspace;
   /** Status of the session. */
   status?: string;
   /** permissionMode of the session. */
   permissionMode?: string;
+  /** The caller's own, kept as it is. */
   metadata?: Json;
+  /** Tags of the session. */
   tags?: string[];
+  /** Pinned sessions are kept in sight. */
   pinned?: boolean;
+  /** Archived sessions are left out of lists unless they are asked for. */
   archived?: boolean;
+  /** createdBy opened the session. */
   createdBy?: Actor;
+  /** Where another session was forked. */
   forkedFrom?: ForkPoint;
   /** When the session was opened. */
   createdAt?: string;
@@ -2382,38 +2391,65 @@ export interface SessionRead {
   updatedAt?: string;
   /** The threads with a turn that isn't finished. */
   activeThreadIds?: string[];
+  /** The threads that are kept in sight. */
   pinnedThreadIds?: string[];
+  /** archivedThreads counts the threads that left the snapshot. */
   archivedThreads?: number;
-  /** Stale: a part may not be current. Truncated: older turns or threads are not shown. Degraded: the last recovery was partial. */
+  /** Stale says that a part may not be current. */
   stale?: boolean;
+  /** Truncated says that older turns or threads are not shown. */
   truncated?: boolean;
+  /** Degraded says that the last recovery was partial. */
   degraded?: boolean;
   /** Set if the snapshot stands for facts that can't be redelivered: stale or unavailable, as snapshot.repaired says. */
   repairStatus?: string;
   /** The read models of the session's threads. */
   threads?: ThreadRead[];
+  /** What waits, over all threads. */
   queue?: QueueSnapshot;
+  /** The last warnings and errors, oldest first. */
   incidents?: Incident[];
+  /** Tasks that have not ended, and the last ended ones. */
   tasks?: TaskRecord[];
+  /** taskSummary counts tasks over all time. */
   taskSummary?: TaskSummary;
+  /** The edges between tasks and what they are made of. */
   taskGraph?: TaskGraph;
+  /** Those under way, and the newest one of each task. */
   attempts?: TaskAttempt[];
+  /** blockedTasks can't go on by themselves. */
   blockedTasks?: BlockedTask[];
+  /** deliveryState says whether results reached who asked for them. */
   deliveryState?: DeliverySummary;
+  /** Where the main thread's tools are listed. */
   toolInventoryRef?: string;
+  /** Where the main thread's commands run. */
   executionEnvironment?: EnvironmentSnapshot;
+  /** permissionState says what may run and what was decided. */
   permissionState?: PermissionState;
+  /** The boundary that was applied last. */
   sandboxState?: SandboxState;
+  /** How the last model was chosen, what it cost and what is left. */
   routingLimitSummary?: RoutingLimitSummary;
+  /** The children and the batches. */
   subagentJobSummary?: SubagentJobSummary;
+  /** The remote peers. */
   channelSummary?: ChannelSummary;
+  /** telemetrySummary says how facts are joined to traces. */
   telemetrySummary?: TelemetrySummary;
+  /** The large outputs. */
   outputSummary?: OutputSummary;
+  /** What happened to the record of the session. */
   historySummary?: HistorySummary;
+  /** What the main thread's model calls see. */
   contextBoundary?: ContextBoundary;
+  /** The deliverables that changed last. */
   artifactCheckpointSummary?: ArtifactSummary;
+  /** What was exported or observed to prove what happened. */
   evidenceSummary?: EvidenceSummary;
+  /** The ids of the last evidence. */
   evidenceRefs?: string[];
+  /** The trials that the session is part of. */
   benchmarkSummary?: BenchmarkSummary;
   /** The window of recent events. */
   history: History;
@@ -2421,7 +2457,9 @@ export interface SessionRead {
 
 /** A place in another session's history. */
 export interface ForkPoint {
+  /** The session that was forked. */
   sessionId: string;
+  /** The thread that was forked. */
   threadId?: string;
   /** The last event that belongs to the fork. */
   sequence: number;
@@ -2429,29 +2467,41 @@ export interface ForkPoint {
   hash?: string;
 }
 
-/** What callers may rely on in the read model of a thread. */
+/** The read model of a thread. */
 export interface ThreadRead {
   /** The thread's id. */
   threadId: string;
   /** sessionId of the thread. */
   sessionId: string;
+  /** Role of the thread. */
   role?: string;
+  /** Title for people. */
   title?: string;
+  /** The thread that a child's thread works for. */
   parentThreadId?: string;
+  /** The turn that a child's thread works for. */
   parentTurnId?: string;
+  /** The child whose thread it is. */
   subagentId?: string;
+  /** The task that the thread works on. */
   taskId?: string;
+  /** The folder that the thread works in, if it has one of its own. */
   cwd?: string;
+  /** Model that the thread uses, if it has one of its own. */
   model?: string;
   /** Status of the thread, coarse. */
   status: "idle" | "queued" | "running" | "blocked" | "completed" | "failed" | "cancelled" | "stale" | "unknown";
   /** The finer state beside the status, such as waiting_permission. */
   phase: string;
+  /** Set while the thread can't go on and says why. */
   block?: ThreadBlock;
   /** The turn that runs. */
   activeTurnId?: string;
+  /** How the thread's last finished turn ended. */
   lastOutcome?: LastOutcome;
+  /** When the thread was started. */
   startedAt: string;
+  /** When its newest fact happened. */
   updatedAt: string;
   /** turnCount counts the thread's turns. */
   turnCount: number;
@@ -2463,59 +2513,97 @@ export interface ThreadRead {
   queuedTurns: QueuedTurnRead[];
   /** The actions that the thread waits for. */
   pendingRequests: ActionRecord[];
+  /** Actions that wait, and the last resolved ones. */
   actions: ActionRecord[];
+  /** The thread's last warnings and errors, oldest first. */
   incidents: Incident[];
+  /** Those of the active turn. */
   toolCalls: ToolCallRead[];
+  /** Processes that have not ended, and the last ended ones. */
   processes: ProcessRead[];
+  /** What stands out. */
   diagnostics: Diagnostics;
   /** What the agent last said that it will do. */
   plan?: PlanRead;
+  /** permissionState says what may run and what was decided. */
   permissionState: PermissionState;
+  /** The boundary that was applied last. */
   sandboxState: SandboxState;
+  /** Where the thread's commands run. */
   executionEnvironment: EnvironmentSnapshot;
+  /** How the thread's model was chosen. */
   modelRouting: ModelRouting;
+  /** limitState says how much is left. */
   limitState: LimitState;
+  /** What model calls cost. */
   costState: CostState;
+  /** What the thread's model calls see. */
   contextBoundary: ContextBoundary;
+  /** toolInventory says which tools the newest turn may use. */
   toolInventory: InventorySnapshot;
+  /** Tasks that have not ended, and the last ended ones. */
   tasks: TaskRecord[];
+  /** The edges of its tasks. */
   taskGraph: TaskGraph;
+  /** Those under way, and the newest one of each task. */
   attempts: TaskAttempt[];
+  /** blockedTasks can't go on by themselves. */
   blockedTasks: BlockedTask[];
+  /** deliveryState says whether results reached who asked for them. */
   deliveryState: DeliverySummary;
+  /** The children of the thread, and the child whose thread it is. */
   subagents: SubagentRead[];
+  /** subagentGraph leads from the thread to its children and theirs. */
   subagentGraph: SubagentEdge[];
+  /** The thread's batches. */
   jobs: JobRead[];
+  /** The session's remote peers. */
   channels: ChannelRead[];
+  /** Telemetry says how facts are joined to traces. */
   telemetry: TelemetrySummary;
+  /** What happened to the record of the thread. */
   history: HistorySummary;
+  /** The last large outputs. */
   outputs: OutputRead[];
+  /** The deliverables that changed last. */
   artifacts: ArtifactSummary;
+  /** What was exported or observed to prove what happened. */
   evidenceSummary: EvidenceSummary;
 }
 
 /** Says why a thread can't go on. */
 export interface ThreadBlock {
+  /** Reason says why the thread can't go on. */
   reason: string;
+  /** Code classifies the reason. */
   code?: string;
+  /** The actions that would let the thread go on. */
   actionIds?: string[];
+  /** When it stopped. */
   since: string;
 }
 
 /** How the thread's last finished turn ended. */
 export interface LastOutcome {
+  /** The turn that ended last. */
   turnId: string;
+  /** Status of the turn. */
   status: string;
+  /** Outcome of the turn. */
   outcome?: string;
+  /** failureCategory classifies the failure. */
   failureCategory?: string;
+  /** Why it failed. */
   error?: Failure;
+  /** When the turn ended. */
   endedAt: string;
 }
 
-/** What callers may rely on in the read model of a turn. */
+/** The read model of a turn. */
 export interface TurnRead {
   /** The turn's id. */
   turnId: string;
+  /** The thread of the turn. */
   threadId: string;
   /** The task that the turn belongs to. */
   taskId?: string;
@@ -2525,48 +2613,77 @@ export interface TurnRead {
   status: string;
   /** The finer state beside the status. */
   phase: string;
+  /** Source says who submitted the turn. */
   source: string;
   /** The channel that the input came through. */
   channelId?: string;
+  /** The beginning of the input. */
   preview?: string;
+  /** submittedBy submitted the turn. */
   submittedBy?: Actor;
+  /** Options that the turn was submitted with. */
   options?: TurnOptions;
   /** That of turn.submitted, of an inherited turn in its origin. */
   submittedSequence: number;
+  /** When the turn was submitted. */
   submittedAt: string;
+  /** When the turn began to run; absent until then. */
   startedAt?: string;
+  /** When the turn ended; absent until then. */
   completedAt?: string;
+  /** Set once the turn is to be stopped. */
   interrupt?: InterruptRead;
   /** Inherited says that the turn is of the session that this one was forked from. */
   inherited?: boolean;
   /** Where an inherited turn's facts are. */
   origin?: TurnOrigin;
+  /** Steered counts the inputs that were added while it ran. */
   steered?: number;
+  /** The pending actions of the turn. */
   waiting?: string[];
+  /** stepCount counts the model calls, the one under way included. */
   stepCount: number;
+  /** toolCount counts the tool calls. */
   toolCount: number;
+  /** failedTools counts the tool calls that failed. */
   failedTools: number;
   /** Those of the newest model call; older ones are in the journal. */
   steps?: StepRead[];
+  /** Usage sums the tokens of its model calls. */
   usage: Usage;
+  /** What the turn cost. */
   costState: TurnCost;
+  /** Outcome of the turn; absent until it ended. */
   outcome?: string;
+  /** failureCategory classifies the failure. */
   failureCategory?: string;
+  /** Why the turn failed. */
   error?: Failure;
+  /** What the work needs. */
   taskProfile?: TaskProfile;
+  /** How its model was chosen. */
   routingDecision?: RoutingDecision;
+  /** What could be chosen. */
   candidateModelSet?: CandidateSet;
+  /** The boundary that was applied last. */
   sandboxProfile?: AppliedSandbox;
+  /** hookRuns of the turn that are kept. */
   hookRuns?: HookRun[];
+  /** Processes of the turn that are kept. */
   processes?: ProcessRead[];
+  /** The large outputs of the turn that are kept. */
   outputRefs?: OutputRead[];
 }
 
 /** The wish to stop a turn. */
 export interface InterruptRead {
+  /** Reason says why, for people. */
   reason?: string;
+  /** Queue says what becomes of the turns that wait: keep or clear. */
   queue: string;
+  /** By asked for it. */
   by?: Actor;
+  /** When it was asked for. */
   at: string;
   /** Set if no person wants it. */
   cause?: string;
@@ -2586,33 +2703,51 @@ export interface TurnOrigin {
 
 /** A model call or a tool call of a turn. */
 export interface StepRead {
+  /** Kind says which of the two it is: model_call or tool_call. */
   kind: string;
+  /** The request to a model. */
   modelCall?: ModelCallRead;
+  /** The call of a tool. */
   toolCall?: ToolCallRead;
 }
 
 /** One request to a provider. */
 export interface ModelCallRead {
+  /** The request to the model. */
   modelRequestId: string;
+  /** The step that the call is. */
   stepId?: string;
+  /** Provider that was asked. */
   provider: string;
+  /** Model that was asked. */
   model: string;
+  /** Status of the call. */
   status: string;
+  /** The ordinal of the call in its turn, from 1. */
   step: number;
+  /** Attempt counts the requests of this step, from 1. */
   attempt: number;
+  /** Purpose tells a turn's own call from a compaction or a classification. */
   purpose?: string;
   /** Tries counts the requests of this step to this model in a row. */
   tries?: number;
+  /** Deltas counts the pieces that were streamed. */
   deltas?: number;
+  /** stopReason says why the model stopped. */
   stopReason?: string;
+  /** errorCategory classifies the failure. */
   errorCategory?: string;
+  /** What the provider said of the failure. */
   message?: string;
+  /** Retryable says that the same request may succeed later. */
   retryable?: boolean;
+  /** How long the provider asks to wait. */
   retryAfterMs?: number;
   /** Declined says that no one will mend what the call failed for. */
   declined?: boolean;
   /** Where the answer is found. */
   endSequence?: number;
+  /** When the request was sent. */
   startedAt: string;
   /** Told says that all post_sampling hooks ran on this answer. */
   told?: boolean;
@@ -2620,17 +2755,27 @@ export interface ModelCallRead {
 
 /** One tool call of a turn. */
 export interface ToolCallRead {
+  /** The call's id. */
   toolCallId: string;
   /** The turn's, of a failed call that outlives it. */
   turnId?: string;
+  /** The step that the call is. */
   stepId?: string;
+  /** The tool's name. */
   toolName: string;
+  /** Status of the call. */
   status: string;
+  /** Policy of the tool, before the arguments were judged. */
   policy?: string;
+  /** isReadOnly says that the call changes nothing. */
   isReadOnly?: boolean;
+  /** errorCategory classifies the failure. */
   errorCategory?: string;
+  /** Message of the failure. */
   message?: string;
+  /** The action that asks for an approval. */
   actionId?: string;
+  /** Where a large output is. */
   outputRef?: string;
   /** The word on whether the call may run; empty before there is one. */
   decision?: string;
@@ -2642,9 +2787,11 @@ export interface ToolCallRead {
   asked?: boolean;
   /** A fingerprint of the arguments and, at the end, of the outcome. */
   digest?: string;
-  /** startSequence and EndSequence are where its facts are found, ArgsSequence where the arguments that it runs with are. */
+  /** Where its first fact is found. */
   startSequence?: number;
+  /** Where the arguments are that it runs with. */
   argsSequence?: number;
+  /** Where its end is found. */
   endSequence?: number;
   /** Links name the facts that the call rests on. */
   links?: ToolLinks;
@@ -2660,16 +2807,21 @@ export interface ToolLinks {
   sandboxEventId?: string;
 }
 
-/** Counts tokens. Cached input tokens are part of the input tokens. */
+/** Counts tokens. */
 export interface Usage {
+  /** inputTokens that the model was given, cached ones included. */
   inputTokens: number;
+  /** outputTokens that the model gave, those of its reasoning included. */
   outputTokens: number;
+  /** The part of the input that the provider had kept. */
   cachedInputTokens?: number;
+  /** The part of the output that was reasoning. */
   reasoningTokens?: number;
 }
 
 /** What a turn's requests cost as far as it is known: null if no price of any of them is. */
 export interface TurnCost {
+  /** costUSD sums the requests whose price is known; null if none is. */
   costUSD: number | null;
   /** Unpriced counts the requests that no price is known for. */
   unpriced?: number;
@@ -2677,49 +2829,79 @@ export interface TurnCost {
 
 /** The choice of a model. */
 export interface RoutingDecision {
+  /** The turn that the model is for. */
   turnId?: string;
+  /** candidateCount counts the models that could be chosen. */
   candidateCount: number;
+  /** selectedProvider that was chosen. */
   selectedProvider: string;
+  /** selectedModel that was chosen. */
   selectedModel: string;
+  /** requestedProvider that was asked for. */
   requestedProvider?: string;
+  /** requestedModel that was asked for. */
   requestedModel?: string;
+  /** routingMode says how the choice is made. */
   routingMode?: string;
+  /** decisionSource says who or what decided. */
   decisionSource: string;
+  /** decisionReason says why. */
   decisionReason: string;
+  /** What the choice lacks; none when nothing. */
   capabilityGap: string;
+  /** The models that come next if this one fails. */
   fallbackChain?: string[];
+  /** requiresUserOverride says that only a person can choose otherwise. */
   requiresUserOverride?: boolean;
+  /** What was left of budget, quota and rate then. */
   limitStateSnapshot?: LimitHeadroom;
+  /** The model that a fallback leaves. */
   fromModel?: string;
+  /** Cause of a fallback. */
   cause?: string;
   /** Failed lists the models that the turn fell back from, oldest first. */
   failed?: string[];
+  /** When it was chosen. */
   at: string;
 }
 
 /** A short view of the limits at a decision. */
 export interface LimitHeadroom {
+  /** Cost says how much of the budget is left. */
   cost?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  /** Quota says how much of the quota is left. */
   quota?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
+  /** rateLimit says whether a provider asked to wait. */
   rateLimit?: "ok" | "limited" | "unknown" | "not_applicable";
 }
 
 /** The set of models that a turn could choose from. */
 export interface CandidateSet {
+  /** The turn that chooses. */
   turnId?: string;
+  /** candidateCount counts the models that could be chosen. */
   candidateCount: number;
+  /** The models that could be chosen. */
   candidates?: Candidate[];
+  /** The models that could not, and why. */
   excluded?: Exclusion[];
+  /** What a model must have. */
   hardConstraints?: string[];
+  /** What a model should have. */
   preferences?: string[];
+  /** taskKind of the task that the model is for. */
   taskKind?: string;
+  /** When it was resolved. */
   at: string;
 }
 
 /** A model that could do the work. */
 export interface Candidate {
+  /** Provider that offers the model. */
   provider: string;
+  /** Model that could be chosen. */
   model: string;
+  /** Capabilities that the model has. */
   capabilities?: string[];
   /** estimatedCostUSD of the next request; absent where no price is known. */
   estimatedCostUSD?: number;
@@ -2727,38 +2909,63 @@ export interface Candidate {
 
 /** A model that can't do the work, and why. */
 export interface Exclusion {
+  /** Model that could not be chosen. */
   model: string;
+  /** Reason says why. */
   reason: string;
+  /** Category classifies the reason. */
   category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
 }
 
 /** The boundary that a tool or a process really received. */
 export interface AppliedSandbox {
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** The process that it belongs to, if it belongs to one. */
   processId?: string;
+  /** Mode of the sandbox. */
   mode: string;
+  /** The folder that the command began in. */
   cwd: string;
+  /** The folders that can be read. */
   readRoots?: string[];
+  /** The folders that can be changed. */
   writeRoots?: string[];
+  /** Network says whether connections are allowed. */
   network: string;
+  /** The hosts that can be reached. */
   allowedHosts?: string[];
+  /** Enforcement names what the kernel really enforces. */
   enforcement: Enforcement;
+  /** Where the environment of the process is described. */
   environmentRef?: string;
+  /** The limits that hold, by name. */
   processLimits?: { [key: string]: number };
+  /** Hidden paths can't be read, whatever the roots say. */
   hidden?: string[];
+  /** Protected paths can't be changed, whatever the roots say. */
   protected?: string[];
+  /** notEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
+  /** When it was applied. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Names, per boundary, the mechanism that the kernel really enforces, or "none". */
 export interface Enforcement {
+  /** What confines files, or none. */
   filesystem: string;
+  /** What confines connections, or none. */
   network: string;
+  /** What confines other processes, or none. */
   processes: string;
+  /** What bounds resources, or none. */
   limits: string;
   /** What holds deny and ask rules where a command starts programs. */
   rules: string;
@@ -2766,25 +2973,45 @@ export interface Enforcement {
 
 /** One run of a hook. */
 export interface HookRun {
+  /** The run's id. */
   hookRunId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** Point at which the hook ran. */
   point: string;
+  /** handlerRef names the hook. */
   handlerRef: string;
+  /** Status of the run. */
   status: string;
+  /** Decision of the hook. */
   decision?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** errorCategory classifies the failure. */
   errorCategory?: string;
+  /** failureBehavior says what a failure means: open lets the work go on, closed blocks it. */
   failureBehavior?: string;
+  /** The mode of its boundary. */
   sandbox?: string;
+  /** How long it may take. */
   timeoutMs?: number;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
+  /** Where the arguments are as the hook changed them. */
   updatedInputRef?: string;
+  /** Where the output is as the hook changed it. */
   updatedToolOutputRef?: string;
+  /** What the hook adds to the context. */
   additionalContextRefs?: string[];
+  /** What the hook wants to be kept. */
   auditRefs?: string[];
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
   /** Where the run's newest fact is found. */
   sequence: number;
@@ -2792,73 +3019,123 @@ export interface HookRun {
 
 /** One entry of the ledger. */
 export interface ProcessRead {
+  /** The process's id. */
   processId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The step that it belongs to. */
   stepId?: string;
+  /** The call that started it. */
   toolCallId?: string;
+  /** Status of the process. */
   status: string;
+  /** Command that was started, word by word. */
   command?: string[];
+  /** The folder that it began in. */
   cwd?: string;
+  /** tty says that it has a terminal. */
   tty?: boolean;
+  /** Background says that the call went on without waiting for the end. */
   background?: boolean;
+  /** Rows of its terminal. */
   rows?: number;
+  /** Cols of its terminal. */
   cols?: number;
-  /** Pid, StartTime, BootID and Cgroup identify the process after a restart. */
+  /** The kernel's number for it. With start time, boot and cgroup it identifies the process after a restart. */
   pid?: number;
+  /** The kernel's word for when it began. */
   startTime?: string;
+  /** bootId of the machine that it runs on. */
   bootId?: string;
+  /** Cgroup that the kernel counts it in. */
   cgroup?: string;
-  /** StdoutBytes, StderrBytes and TTYBytes say how far each stream got. */
+  /** stdoutBytes says how far its output got. */
   stdoutBytes?: number;
+  /** stderrBytes says how far its error output got. */
   stderrBytes?: number;
+  /** ttyBytes says how far its terminal's output got. */
   ttyBytes?: number;
+  /** inputBytes counts the bytes that it was sent. */
   inputBytes?: number;
+  /** inputClosed says that its input is at the end. */
   inputClosed?: boolean;
+  /** exitCode that it ended with; absent if it was killed or has not ended. */
   exitCode?: number;
+  /** Signal that ended it. */
   signal?: string;
+  /** errorCategory classifies the failure. */
   errorCategory?: string;
+  /** Reason says why it ended or could not begin. */
   reason?: string;
   /** mayStillExist says that the process's end could not be proved. */
   mayStillExist?: boolean;
+  /** Where its output is. */
   outputRef?: string;
+  /** Where its error output is. */
   stderrRef?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
+  /** Where its start is found. */
   startSequence?: number;
+  /** Where its end is found. */
   endSequence?: number;
 }
 
 /** One stored output. */
 export interface OutputRead {
+  /** Where the bytes are. */
   outputRef: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** The process that it belongs to, if it belongs to one. */
   processId?: string;
+  /** mediaType of the content. */
   mediaType: string;
+  /** Encoding of the bytes, if it is not that of the media type. */
   encoding?: string;
+  /** The size of the content. */
   sizeBytes: number;
+  /** droppedBytes counts the bytes that were not stored. */
   droppedBytes?: number;
+  /** Truncated says that not all of the output was stored. */
   truncated?: boolean;
+  /** The beginning of the output. */
   preview?: string;
+  /** The tool call or the process whose output it is. */
   owner?: string;
+  /** Redactions counts the secrets that were taken out. */
   redactions?: number;
+  /** When the bytes go; absent if they stay. */
   expiresAt?: string;
-  /** Expired says that the bytes are gone, ExpiredReason why. */
+  /** Expired says that the bytes are gone. */
   expired?: boolean;
+  /** expiredReason says why the bytes are gone. */
   expiredReason?: string;
+  /** When it was stored. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
-/** What callers may rely on in the read model of a turn that waits. */
+/** The read model of a turn that waits. */
 export interface QueuedTurnRead {
   /** The turn's id. */
   turnId: string;
+  /** The task that the turn belongs to. */
   taskId?: string;
+  /** The task's run that the turn belongs to. */
   runId?: string;
+  /** Queued. */
   status: string;
   /** Position from 1, first to run first. */
   position: number;
@@ -2866,12 +3143,15 @@ export interface QueuedTurnRead {
   resumeState: string;
   /** Source says who submitted the turn. */
   source: string;
+  /** Policy that put the turn into the queue. */
   policy: string;
+  /** The beginning of the input. */
   preview?: string;
+  /** When the turn was submitted. */
   submittedAt: string;
 }
 
-/** What callers may rely on in the record of an action. */
+/** The record of an action. */
 export interface ActionRecord {
   /** The action's id. */
   actionId: string;
@@ -2881,6 +3161,7 @@ export interface ActionRecord {
   threadId: string;
   /** turnId that waits for the action. */
   turnId: string;
+  /** The task that waits. */
   taskId?: string;
   /** That of the call which asks, or of the action itself. */
   stepId?: string;
@@ -2904,15 +3185,19 @@ export interface ActionRecord {
   schema?: Json;
   /** Decisions that the action offers. */
   decisions?: string[];
+  /** What an approval would be for: paths, hosts, parts of a command. */
   scope?: Json;
   /** toolName of the tool that asks. */
   toolName?: string;
   /** The tool's arguments, without secrets. */
   safeArgs?: Json;
+  /** Where large arguments are. */
   inputRef?: string;
   /** Reason says why the action is needed. */
   reason?: string;
+  /** The rules that ask. */
   ruleRefs?: string[];
+  /** Destructive says that something may be lost that nothing brings back. */
   destructive?: boolean;
   /** onceOnly says that an approval can't be for the session. */
   onceOnly?: boolean;
@@ -2920,22 +3205,31 @@ export interface ActionRecord {
   credentialRef?: string;
   /** When the action answers itself. */
   expiresAt?: string;
+  /** The decision that is taken if no one answers in time. */
   onTimeout?: string;
   /** The channel whose peer is to act, if only that one can. */
   channelId?: string;
   /** When the action was asked for. */
   createdAt: string;
-  /** Where the request is found, ResolvedSequence the answer. */
+  /** Where the request is found. */
   requiredSequence: number;
+  /** Where the answer is found. */
   resolvedSequence?: number;
   /** Decision that was taken. */
   decision?: string;
+  /** decisionSource says who or what decided. */
   decisionSource?: string;
+  /** decisionReason says why it was decided so. */
   decisionReason?: string;
+  /** grantScope says how long an approval holds: once, or for the session. */
   grantScope?: string;
+  /** Payload of the answer. */
   payload?: Json;
+  /** Where a large payload is. */
   payloadRef?: string;
+  /** resolvedBy answered it. */
   resolvedBy?: Actor;
+  /** When it was answered. */
   resolvedAt?: string;
   /** The channel that the answer came through. */
   answeredThrough?: string;
@@ -2943,31 +3237,47 @@ export interface ActionRecord {
 
 /** A failure that people should know of. */
 export interface Incident {
+  /** The event that tells of it. */
   eventId: string;
+  /** Sequence of that event. */
   sequence: number;
+  /** Type of that event. */
   type: string;
+  /** Time of that event. */
   time: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** Code classifies the incident. */
   code: string;
+  /** Message for people. */
   message: string;
   /** Active incidents still stand in the way of work. */
   active: boolean;
 }
 
-/** What stands out in a thread. What the runtime doesn't look at says so: nothing here means that all is well. */
+/** What stands out in a thread. */
 export interface Diagnostics {
+  /** The thread's incidents in one line each. */
   warnings: string[];
   /** The last tool calls that failed, also of earlier turns. */
   failedTools: ToolCallRead[];
+  /** The processes that ended with an error. */
   failedCommands: string[];
+  /** pendingRequests counts the actions that wait for an answer. */
   pendingRequests: number;
+  /** The tasks whose worker is lost. */
   lostWorkers: string[];
+  /** Set while the active turn is to be stopped. */
   interrupt?: InterruptRead;
+  /** The budgets and quotas that are spent. */
   quotaBlocks: Quota[];
+  /** contextGaps says what could not be found for the last turn's context. */
   contextGaps: string[];
-  /** stalledTurns and StalledTasks need a clock, which a fold doesn't have. */
+  /** Unavailable: a fold has no clock. */
   stalledTurns: string;
+  /** Unavailable: a fold has no clock. */
   stalledTasks: string;
 }
 
@@ -2975,170 +3285,273 @@ export interface Diagnostics {
 export interface Quota {
   /** Low or blocked. */
   status: string;
+  /** quotaName says which budget or quota it is. */
   quotaName?: string;
+  /** Provider whose quota it is. */
   provider?: string;
+  /** All that there is; absent if it isn't known. */
   limit?: number;
+  /** What was used; absent if it isn't known. */
   used?: number;
+  /** What is left; absent if it isn't known. */
   remaining?: number;
+  /** Unit that it is counted in. */
   unit?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
-/** What an agent said that it will do. It is a hint for people: what became of the work is said by tasks. */
+/** What an agent said that it will do. */
 export interface PlanRead {
+  /** The turn that wrote the plan. */
   turnId: string;
+  /** The call that wrote the plan. */
   toolCallId: string;
+  /** The steps in their order. */
   items: PlanStep[];
   /** Where a long plan is found whole. */
   structuredRef?: string;
+  /** When it was written. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** One step of a plan. */
 export interface PlanStep {
+  /** What is to be done. */
   step: string;
+  /** Status of the step. */
   status: string;
 }
 
 /** Says what may run, who decides, and what was decided. */
 export interface PermissionState {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
-  /** The mode that holds here, or unknown; ModeSource who set it. */
+  /** The mode that holds here, or unknown. */
   mode: string;
+  /** modeSource says who set the mode. */
   modeSource: string;
   /** interactionAllowed says whether this mode may ask a person. */
   interactionAllowed: boolean;
+  /** The newest policy of each source. */
   policies: PolicyRead[];
+  /** Grants were given for the whole session. */
   grants: GrantRead[];
+  /** The decisions that wait for an answer. */
   pendingApprovals: Approval[];
+  /** The last ones, oldest first. */
   decisions: DecisionRead[];
+  /** decisionCounts counts all decisions of the session by word. */
   decisionCounts: { [key: string]: number };
+  /** resolvedCounts counts the answered requests by word. */
   resolvedCounts: { [key: string]: number };
+  /** Requested counts the requests for permission in the session. */
   requested: number;
+  /** hookRuns under way, and the last ended ones. */
   hookRuns: HookRun[];
+  /** hookCounts counts all runs of hooks in the session by status. */
   hookCounts: { [key: string]: number };
 }
 
 /** The whole policy of one source. */
 export interface PolicyRead {
+  /** Source says whose policy it is: host, workspace or session. */
   source: string;
+  /** Mode that the source sets; absent if it sets none. */
   mode?: string;
   /** modeOrigin says where the host's mode comes from, as the origin of a rule does. */
   modeOrigin?: string;
+  /** Rules of the source. */
   rules?: PolicyRule[];
+  /** Reason says why, for people. */
   reason?: string;
+  /** changedBy set it. */
   changedBy?: Actor;
   /** The folder whose rules these are, in the runtime's own session. */
   workspace?: string;
   /** What the workspace's file says and doesn't count yet. */
   held?: string[];
-  /** changedAt and Sequence are of the fact that set the policy; absent where it is the host's and no fact of the session has it yet. */
+  /** When the policy was set; absent where it is the host's and no fact of the session has it yet. */
   changedAt?: string;
+  /** Sequence of the fact that says so. */
   sequence?: number;
 }
 
 /** A permission for the whole session. */
 export interface GrantRead {
+  /** The grant's id. */
   grantId?: string;
+  /** The action whose answer gave it. */
   actionId?: string;
+  /** The tool's name. */
   toolName?: string;
+  /** What it is for: paths, hosts, parts of a command. */
   scope?: Json;
+  /** grantedBy gave it. */
   grantedBy?: Actor;
+  /** When it is over by itself; absent if it stays. */
   expiresAt?: string;
+  /** When it was given. */
   grantedAt: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** A pending decision. */
 export interface Approval {
+  /** The action to answer. */
   actionId: string;
+  /** The thread that waits. */
   threadId: string;
+  /** The turn that waits. */
   turnId: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** actionType says what kind of answer is asked for. */
   actionType: string;
+  /** The tool's name. */
   toolName?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Destructive says that something may be lost that nothing brings back. */
   destructive: boolean;
+  /** When the action answers itself; absent if it waits. */
   expiresAt?: string;
+  /** When it was asked for. */
   since: string;
 }
 
 /** One decision on whether something may run. */
 export interface DecisionRead {
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** The child that it belongs to, if it belongs to one. */
   subagentId?: string;
+  /** The tool's name. */
   toolName: string;
+  /** Allow, deny or ask. */
   decision: string;
+  /** decisionSource says who or what decided. */
   decisionSource: string;
+  /** decisionReason says why. */
   decisionReason: string;
+  /** The rules that it rests on. */
   ruleRefs?: string[];
+  /** What the decision is about: paths, hosts, parts of a command. */
   scope?: Json;
+  /** Destructive says that something may be lost that nothing brings back. */
   destructive?: boolean;
+  /** Impact says what the call would do. */
   impact?: string;
+  /** rollbackAdvice says how it can be taken back. */
   rollbackAdvice?: string;
+  /** permissionMode that the decision was made in. */
   permissionMode?: string;
+  /** Where the arguments are as a hook changed them. */
   updatedInputRef?: string;
+  /** The action that asks for an approval. */
   approvalActionId?: string;
+  /** When the decision is over. */
   expiresAt?: string;
+  /** When it was decided. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** The boundary that was really applied last. */
 export interface SandboxState {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
+  /** The boundary that was applied last. */
   profile?: AppliedSandbox;
-  /** The last hits; ViolationRefs the events that tell of them. */
+  /** The last hits. */
   violations: Violation[];
+  /** The events that tell of them. */
   violationRefs: string[];
+  /** violationCount counts all hits of the session. */
   violationCount: number;
 }
 
 /** Says that a boundary was hit. */
 export interface Violation {
+  /** The event that tells of it. */
   eventId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** The process that it belongs to, if it belongs to one. */
   processId?: string;
+  /** The tool of the call. */
   toolName?: string;
+  /** Boundary that was hit. */
   boundary: string;
+  /** Path that could not be touched. */
   path?: string;
+  /** Host that could not be reached. */
   host?: string;
+  /** Detail for people. */
   detail: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Where commands run and what runs there. */
 export interface EnvironmentSnapshot {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
+  /** The workspace's id. */
   workspaceId?: string;
+  /** The workspace's folder. */
   workspaceRoot?: string;
+  /** The folder that commands begin in, or unknown. */
   cwd: string;
+  /** The folders outside of the workspace that can be changed. */
   additionalRoots: string[];
+  /** Where the environment of processes is described, or unknown. */
   envRef: string;
+  /** networkProfile says whether connections are allowed, or unknown. */
   networkProfile: string;
+  /** The mode of the sandbox, or unknown. */
   sandboxMode: string;
   /** sandboxBasis says where mode, network, roots and limits are from: "applied" is a fact of what a command received, "configured" what the next one is to receive. */
   sandboxBasis: string;
-  /** Shell, OS and Arch are those of the thread's last turn; before the first one, the runtime that answers fills in its own (see [Place]). */
+  /** Shell runs commands, or unknown. Shell, system and architecture are those of the thread's last turn; before the first one, the runtime that answers fills in its own. */
   shell: string;
+  /** The operating system, or unknown. */
   os: string;
+  /** The processor architecture. */
   arch: string;
+  /** The limits that hold for processes, by name. */
   resourceLimits: { [key: string]: number };
+  /** activeProcesses have not ended, oldest first. */
   activeProcesses: ProcessRead[];
+  /** The last ended ones, oldest first. */
   recentProcesses: ProcessRead[];
   /** The processes whose end could not be proved. */
   mayStillExist: string[];
+  /** Started counts all processes of the session. */
   started: number;
+  /** endedCounts counts the ended processes by status. */
   endedCounts: { [key: string]: number };
 }
 
@@ -3146,84 +3559,133 @@ export interface EnvironmentSnapshot {
 export interface ModelRouting {
   /** Unknown before the first routing fact and blocked when no model can do the work. */
   status: string;
+  /** What the work needs. */
   taskProfile?: TaskProfile;
+  /** candidateCount counts the models that could be chosen. */
   candidateCount: number;
+  /** What could be chosen. */
   candidateModelSet?: CandidateSet;
+  /** The last choice. */
   routingDecision?: RoutingDecision;
+  /** singleCandidate says that there was nothing to choose from. */
   singleCandidate: boolean;
+  /** selectedProvider that was chosen, or unknown. */
   selectedProvider: string;
+  /** selectedModel that was chosen, or unknown. */
   selectedModel: string;
+  /** What the choice lacks: none, a capability, or unknown. */
   capabilityGap: string;
+  /** notPossible says why no model can do the work. */
   notPossible?: string;
+  /** Fallbacks counts the choices after a failure. */
   fallbacks: number;
 }
 
-/** Says how much is left. Its words are the session's: budgets and rates hold for all its threads. */
+/** Says how much is left. */
 export interface LimitState {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
-  /** Ok, low, blocked or unknown, RateLimit ok, limited or unknown. */
+  /** Ok, low, blocked or unknown. */
   quota: string;
+  /** Ok, limited or unknown. */
   rateLimit: string;
+  /** The budgets and quotas that are low or spent. */
   quotas: Quota[];
+  /** The last time that a provider asked to wait. */
   lastRateLimit?: RateLimit;
+  /** rateLimitHits counts how often a provider asked to wait. */
   rateLimitHits: number;
+  /** Limits that were set, by kind and name. */
   limits: LimitRead[];
 }
 
 /** A request to wait. */
 export interface RateLimit {
+  /** Provider that asks to wait. */
   provider: string;
+  /** Model that was asked. */
   model?: string;
+  /** Source says who asks to wait: the provider, or the runtime for it. */
   source?: string;
+  /** limitName says which limit it is. */
   limitName?: string;
+  /** How long; absent if the provider does not say. */
   retryAfterMs?: number;
+  /** The request to the model. */
   modelRequestId?: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
   /** Over says that the provider answered since. */
   over?: boolean;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** A limit that was set. */
 export interface LimitRead {
+  /** Kind of the limit. */
   kind: string;
+  /** Name of the limit. */
   name: string;
+  /** The most that is allowed; absent if it was lifted. */
   limit?: number;
+  /** Unit that the limit is counted in. */
   unit?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When the limit is over; absent if it stays. */
   until?: string;
+  /** changedBy set it. */
   changedBy?: Actor;
+  /** When it was set. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** What model calls cost as far as prices are known. */
 export interface CostState {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
   /** The session's sum over priced requests; null before the first. */
   totalUSD: number | null;
+  /** Priced counts the requests whose price is known. */
   priced: number;
-  /** Unpriced counts requests without a known price, which TotalUSD lacks. */
+  /** Unpriced counts requests without a known price, which the total lacks. */
   unpriced: number;
+  /** What the last request cost. */
   last?: CostEntry;
+  /** What the next request was expected to cost. */
   estimated?: CostEntry;
   /** The sum of the thread's active or else last turn. */
   turnCostUSD?: number;
+  /** Usage sums the tokens of all requests. */
   usage: Usage;
+  /** modelCalls counts the requests that were answered. */
   modelCalls: number;
 }
 
 /** The cost of one request; no CostUSD means that no price is known. */
 export interface CostEntry {
+  /** costUSD of the request; absent if no price is known. */
   costUSD?: number;
+  /** Currency of the price. */
   currency: string;
+  /** Basis says where the price is from. */
   basis: string;
+  /** The request to the model. */
   modelRequestId?: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
@@ -3231,75 +3693,117 @@ export interface CostEntry {
 export interface ContextBoundary {
   /** Unknown before the first fact, stale when a rollback removed what the summary covers, preparing while a compaction runs. */
   status: string;
+  /** The thread whose context it is. */
   threadId?: string;
+  /** The context of the newest turn that got one. */
   resolved?: ResolvedContext;
-  /** The last completed one, Running the one under way. */
+  /** The last completed one. */
   compaction?: Compaction;
+  /** The compaction under way. */
   running?: Compaction;
+  /** Failures counts those that failed since the last completed one. */
   failures: number;
+  /** The last that failed. */
   lastFailure?: CompactionFailure;
+  /** Compactions counts the completed ones. */
   compactions: number;
+  /** What was left out of the context. */
   warnings: ContextOmission[];
+  /** missingFacts says what could not be found for the context. */
   missingFacts: string[];
 }
 
 /** Says what went into the context of a turn. */
 export interface ResolvedContext {
+  /** The turn that it belongs to. */
   turnId: string;
+  /** Items that went in, as many as are kept. */
   items?: ContextItem[];
+  /** What was left out, as many as are kept. */
   omissions?: ContextOmission[];
-  /** itemCount and OmissionCount count all of them; the lists are bounded. */
+  /** itemCount counts all that went in; the list is bounded. */
   itemCount: number;
+  /** omissionCount counts all that was left out. */
   omissionCount?: number;
+  /** missingFacts says what could not be found. */
   missingFacts?: string[];
+  /** Its size, as far as it was estimated. */
   estimatedTokens?: number;
+  /** What the model can take, in tokens. */
   contextWindow?: number;
+  /** Where the context is whole. */
   contextRef?: string;
+  /** When it was put together. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Something that was selected for the model's context. */
 export interface ContextItem {
+  /** Kind of the item. */
   kind: "instructions" | "history" | "file" | "memory" | "knowledge" | "source" | "browser" | "policy" | "tool_inventory" | "summary" | "other";
+  /** Where the item is. */
   ref?: string;
+  /** Title for people. */
   title?: string;
+  /** Its size as far as it is known. */
   tokens?: number;
+  /** Digest identifies the content. */
   digest?: string;
 }
 
 /** Something that was left out, or is missing, and why. */
 export interface ContextOmission {
+  /** Kind of what was left out. */
   kind: string;
+  /** Where it is. */
   ref?: string;
+  /** Reason says why it was left out. */
   reason: string;
 }
 
 /** The replacement of earlier turns by a summary. */
 export interface Compaction {
+  /** The compaction's id. */
   compactionId: string;
+  /** The turn that it came in, if it came in one. */
   turnId?: string;
+  /** Trigger says who or what asked for it. */
   trigger: string;
+  /** Attempt counts the attempts, from 1. */
   attempt?: number;
+  /** The turns that the summary stands for, as many as are kept. */
   affectedTurns?: string[];
   /** affectedCount counts all affected turns; the list is bounded. */
   affectedCount?: number;
+  /** Where the summary is. */
   summaryRef?: string;
+  /** The beginning of the summary. */
   summaryPreview?: string;
+  /** Where the text is with which the thread goes on. */
   continuationRef?: string;
   /** The request for the summary, once it was made. */
   modelRequestId?: string;
+  /** The step of the request for the summary. */
   stepId?: string;
+  /** The size of the conversation before. */
   tokensBefore: number;
+  /** The size of the conversation after. */
   tokensAfter?: number;
   /** The last event that the summary covers. */
   throughSequence?: number;
-  /** Preserved lists what the compaction kept. */
+  /** The pending actions that it kept in sight. */
   preservedActions?: string[];
+  /** The incidents that it kept in sight. */
   preservedIncidents?: string[];
+  /** The evidence that it kept in sight. */
   preservedEvidence?: string[];
+  /** The artifacts that it kept in sight. */
   preservedArtifacts?: string[];
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it was completed. */
   completedAt?: string;
   /** Where the newest fact of the compaction is found. */
   sequence: number;
@@ -3309,103 +3813,147 @@ export interface Compaction {
 
 /** A compaction that left the thread as it was. */
 export interface CompactionFailure {
+  /** The compaction's id. */
   compactionId: string;
+  /** Trigger says who or what asked for it. */
   trigger: string;
+  /** Attempt counts the attempts, from 1. */
   attempt?: number;
+  /** Why it failed. */
   error: Failure;
+  /** willRetry says that it is tried again. */
   willRetry?: boolean;
-  /** The turn in which it failed, Tokens the size of the thread then. */
+  /** The turn in which it failed. */
   turnId?: string;
+  /** The size of the conversation then. */
   tokens?: number;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Says which tools a thread's newest turn may use. */
 export interface InventorySnapshot {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
+  /** The turn that the inventory is for. */
   turnId?: string;
+  /** toolCount counts the tools. */
   toolCount?: number;
+  /** Tools that the turn may use, in short. */
   tools?: ToolSummary[];
+  /** Where the tools are described whole. */
   inventoryRef?: string;
+  /** Digest identifies the inventory. */
   digest?: string;
+  /** When it was resolved. */
   at?: string;
+  /** Sequence of the fact that says so. */
   sequence?: number;
 }
 
 /** One tool in short. */
 export interface ToolSummary {
+  /** The tool's name. */
   toolName: string;
+  /** Policy says what becomes of a call before its arguments are known. */
   policy: string;
+  /** runtimeOwner says who carries the tool out. */
   runtimeOwner: string;
+  /** isReadOnly says that the tool changes nothing. */
   isReadOnly?: boolean;
   /** isConcurrencySafe says that calls of the tool may run beside each other. */
   isConcurrencySafe?: boolean;
+  /** isDestructive says that a call may lose something that nothing brings back. */
   isDestructive?: boolean;
   /** interruptBehavior says what an interrupt does to a running call. */
   interruptBehavior?: string;
+  /** Reason says why the tool can't be used. */
   reason?: string;
   /** Escalates says that a call may ask to run outside of the sandbox. */
   escalates?: boolean;
 }
 
-/** What callers may rely on in the record of a task. */
+/** The record of a task. */
 export interface TaskRecord {
   /** The task's id. */
   taskId: string;
   /** The task that this one is a part of. */
   parentTaskId?: string;
+  /** The task at the top. */
   rootTaskId?: string;
   /** sessionId of the task. */
   sessionId: string;
+  /** The thread that works on it. */
   threadId?: string;
+  /** The turn that works on it. */
   turnId?: string;
+  /** The child that works on it. */
   subagentId?: string;
+  /** The job that the task is an item of. */
   jobId?: string;
   /** Title for people. */
   title?: string;
   /** Objective says what is to be achieved. */
   objective?: string;
+  /** Where a long objective is. */
   objectiveRef?: string;
   /** taskKind classifies the task. */
   taskKind: string;
+  /** taskFamily groups tasks of one sort. */
   taskFamily?: string;
   /** Visibility says where the task is shown. */
   visibility: string;
+  /** Priority of the task. */
   priority?: string;
   /** Status of the task. */
   status: string;
+  /** The worker's own word for the status. */
   nativeStatus?: string;
   /** statusReason says why, where the status doesn't speak for itself. */
   statusReason?: string;
   /** The tasks and actions that the task waits for. */
   blockers?: string[];
-  /** When the next attempt is due, QueuePosition the place in line. */
+  /** When the next attempt is due. */
   retryAt?: string;
+  /** The place in line. */
   queuePosition?: number;
   /** Set once the task is to be stopped; it stays. */
   cancel?: CancelIntent;
   /** Why the last attempt failed. */
   lastError?: Failure;
+  /** requestedBy asked for the task. */
   requestedBy?: Actor;
+  /** Responsible for the task. */
   owner?: Actor;
+  /** To do the work. */
   assignee?: Actor;
+  /** workerKind says who works on it. */
   workerKind?: string;
   /** The agent that works on it, if one does. */
   peer?: string;
-  /** How long a worker may be silent, LastSeenAt when the task's worker last gave a sign of life. */
+  /** How long a worker may be silent. */
   heartbeatTimeoutMs?: number;
+  /** When the task's worker last gave a sign of life. */
   lastSeenAt?: string;
+  /** What the task may touch, as its creator says it. */
   scope?: Json;
+  /** Constraints bound the work. */
   constraints?: TaskConstraints;
   /** What the task was given; without that, what the runtime worked out for its last turn, whose source is "runtime". */
   taskProfile?: TaskProfile;
+  /** The criteria that the result must satisfy. */
   acceptance?: AcceptanceCriterion[];
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
+  /** The caller's own, kept as it is. */
   metadata?: Json;
   /** How far the work is. */
   progress?: Progress;
+  /** validationState says how far the result was validated. */
   validationState?: string;
+  /** The worker's prose on the result. */
   summary?: string;
   /** What the model calls of all attempts cost, as far as prices are known. */
   costUSD?: number;
@@ -3415,49 +3963,65 @@ export interface TaskRecord {
   currentRunId?: string;
   /** The newest attempts, oldest first. */
   attempts?: AttemptRecord[];
+  /** olderAttempts counts the attempts that are not shown. */
   olderAttempts?: number;
   /** lateReports counts what workers said after their attempt was over. */
   lateReports?: number;
   /** The task's edges in the graph. */
   relationships?: Relationship[];
+  /** olderRelationships counts the settled edges that are not kept. */
   olderRelationships?: number;
+  /** Delegations say to whom the task was given. */
   delegations?: Delegation[];
   /** The task's deliverables. */
   artifacts?: ArtifactLink[];
   /** evidenceRefs point to evidence. */
   evidenceRefs?: string[];
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: DeliveryState;
   /** When the task was created. */
   createdAt: string;
   /** When its newest fact happened. */
   updatedAt: string;
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
-  /** Where the task's objective is found, StatusSequence the fact that gave it its status. */
+  /** Where the task's objective is found. */
   createdSequence: number;
+  /** The fact that gave the task its status. */
   statusSequence: number;
 }
 
 /** The wish to stop a task. */
 export interface CancelIntent {
+  /** Reason says why, for people. */
   reason?: string;
+  /** By asked for it. */
   by?: Actor;
+  /** Propagate says that the tasks below are cancelled too. */
   propagate?: boolean;
+  /** When it was asked for. */
   at: string;
 }
 
 /** One condition of a task's completion. */
 export interface AcceptanceCriterion {
+  /** id of the criterion within its task. */
   id: string;
+  /** Description says what must hold. */
   description: string;
+  /** Status of the criterion. */
   status?: "open" | "satisfied" | "waived";
-  /** By and Reason say who satisfied or waived the criterion, and why. */
+  /** By satisfied or waived the criterion. */
   by?: Actor;
+  /** Reason says why it was satisfied or waived. */
   reason?: string;
+  /** evidenceRefs point to what proves it. */
   evidenceRefs?: string[];
 }
 
-/** What callers may rely on in the record of an attempt. */
+/** The record of an attempt. */
 export interface AttemptRecord {
   /** The attempt's run. */
   runId: string;
@@ -3467,25 +4031,37 @@ export interface AttemptRecord {
   status: string;
   /** The attempt's ordinal, from 1. */
   attemptCount: number;
+  /** Reason says why the attempt was made. */
   reason?: string;
+  /** The thread that the attempt works in. */
   threadId?: string;
+  /** The turn that the attempt is. */
   turnId?: string;
+  /** Worker does the work. */
   worker?: Worker;
+  /** What the attempt was given. */
   inputRefs?: OutputLink[];
+  /** What the attempt made. */
   outputRefs?: OutputLink[];
+  /** Where the attempt can be taken up again. */
   checkpointRefs?: OutputLink[];
   /** olderOutputs counts the output references that were dropped. */
   olderOutputs?: number;
+  /** retryPolicy that held for the attempt. */
   retryPolicy?: RetryPolicy;
   /** Why it failed. */
   lastError?: Failure;
+  /** nextAttemptPolicy says what comes after the attempt. */
   nextAttemptPolicy?: string;
   /** The worker's prose; nothing follows from it. */
   completionSummary?: string;
+  /** When it began; absent until then. */
   startedAt?: string;
   /** When the attempt's external worker last reported. */
   heardAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
   /** Inferred says that the end follows from the task's end alone; a fact of the attempt itself still replaces it. */
   inferred?: boolean;
@@ -3495,8 +4071,11 @@ export interface AttemptRecord {
 
 /** What executes an attempt. */
 export interface Worker {
+  /** Kind of the worker. */
   kind: "agent" | "process" | "hosted_worker" | "scheduler" | "external_runtime" | "external";
+  /** id of the worker. */
   id?: string;
+  /** The thread that the worker works in. */
   threadId?: string;
 }
 
@@ -3512,11 +4091,17 @@ export interface OutputLink {
 
 /** What a worker said after its attempt was over. */
 export interface LateReport {
+  /** Type of the event that tells of it. */
   type: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
+  /** When it was said. */
   at: string;
+  /** Status that the worker reported. */
   status?: string;
+  /** The worker's prose. */
   summary?: string;
+  /** What the worker made. */
   outputRefs?: OutputLink[];
 }
 
@@ -3538,13 +4123,19 @@ export interface Relationship {
 
 /** Says that a task was delegated. */
 export interface Delegation {
+  /** To says what that is: subagent, job, task, worker, peer or thread. */
   to: string;
+  /** What it was delegated to. */
   targetId: string;
+  /** The protocol of the peer that it was delegated to. */
   nativeProtocol?: string;
+  /** The peer's own task. */
   remoteTaskId?: string;
   /** The message that was about to be sent to a peer. */
   remoteMessageId?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When it was delegated. */
   at: string;
 }
 
@@ -3560,7 +4151,9 @@ export interface DeliveryState {
 
 /** The edges between tasks and what they are made of. */
 export interface TaskGraph {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** Edges of the tasks that are shown. */
   edges: TaskEdge[];
   /** Dropped counts settled edges that are not kept. */
   dropped: number;
@@ -3568,41 +4161,65 @@ export interface TaskGraph {
 
 /** One edge of the graph. */
 export interface TaskEdge {
+  /** Where the edge begins. */
   taskId: string;
+  /** Kind of the edge. */
   kind: string;
+  /** The edge's other end. */
   targetId: string;
+  /** Status of the edge: a satisfied dependency no longer blocks. */
   status: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When the edge was drawn. */
   createdAt: string;
+  /** When its status last changed. */
   updatedAt: string;
 }
 
 /** An attempt with its task. */
 export interface TaskAttempt {
+  /** The task of the attempt. */
   taskId: string;
+  /** The attempt's run. */
   runId: string;
+  /** The attempt's id. */
   attemptId?: string;
+  /** Status of the attempt. */
   status: string;
   /** The ordinal of the attempt, from 1. */
   attemptCount: number;
+  /** Reason says why the attempt was made. */
   reason?: string;
+  /** The thread that the attempt works in. */
   threadId?: string;
+  /** The turn that the attempt is. */
   turnId?: string;
+  /** Worker does the work. */
   worker?: Worker;
+  /** What the attempt was given. */
   inputRefs?: OutputLink[];
+  /** What the attempt made. */
   outputRefs?: OutputLink[];
+  /** Where the attempt can be taken up again. */
   checkpointRefs?: OutputLink[];
   /** olderOutputs counts the output references that were dropped. */
   olderOutputs?: number;
+  /** retryPolicy that held for the attempt. */
   retryPolicy?: RetryPolicy;
+  /** Why the attempt failed. */
   lastError?: Failure;
+  /** nextAttemptPolicy says what comes after the attempt. */
   nextAttemptPolicy?: string;
   /** The worker's prose; nothing follows from it. */
   completionSummary?: string;
+  /** When it began; absent until then. */
   startedAt?: string;
   /** When the attempt's external worker last reported. */
   heardAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
   /** Inferred says that the end follows from the task's end alone; a fact of the attempt itself still replaces it. */
   inferred?: boolean;
@@ -3612,24 +4229,33 @@ export interface TaskAttempt {
 
 /** A task that can't go on by itself. */
 export interface BlockedTask {
+  /** The task's id. */
   taskId: string;
+  /** Status of the task. */
   status: string;
+  /** statusReason says why it waits. */
   statusReason?: string;
+  /** The tasks and actions that it waits for. */
   blockers: string[];
   /** The pending actions that the task waits for. */
   actionIds: string[];
+  /** When its newest fact happened. */
   since: string;
 }
 
 /** Says whether results reached who asked for them. */
 export interface DeliverySummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** byStatus counts the tasks by the status of their delivery. */
   byStatus: { [key: string]: number };
+  /** The deliveries that have not succeeded yet. */
   open: TaskDelivery[];
 }
 
 /** The delivery of one task's result that has not succeeded yet. */
 export interface TaskDelivery {
+  /** The task whose result is delivered. */
   taskId: string;
   /** Status of the delivery. */
   status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
@@ -3641,51 +4267,83 @@ export interface TaskDelivery {
 
 /** One child. */
 export interface SubagentRead {
+  /** The child's id. */
   subagentId: string;
+  /** The session of parent and child. */
   sessionId: string;
+  /** The thread that it works for. */
   parentThreadId: string;
+  /** The turn that it works for. */
   parentTurnId?: string;
+  /** The child that spawned it, if one did. */
   parentSubagentId?: string;
   /** The child's own thread. */
   threadId: string;
+  /** The child's task. */
   taskId?: string;
   /** 1 for a child of a thread that isn't a child itself. */
   depth: number;
+  /** Role of the child. */
   role?: string;
+  /** Nickname for people. */
   nickname?: string;
+  /** Isolation bounds it. */
   isolation?: Isolation;
+  /** Model that it uses. */
   model?: string;
+  /** spawnedBy spawned it. */
   spawnedBy?: Actor;
+  /** The call that spawned it. */
   toolCallId?: string;
-  /** The agent that the child is, if it is another one, PeerTaskID the local task that it works on. */
+  /** The agent that the child is, if it is another one. */
   peer?: string;
+  /** The local task that the other agent works on. */
   peerTaskId?: string;
+  /** Status of the child. */
   status: string;
+  /** Reason of the status. */
   reason?: string;
   /** How the work ended, which stays when the child is closed. */
   outcome?: string;
+  /** Why it failed. */
   error?: Failure;
   /** The child's turn whose end was recorded last. */
   lastTurnId?: string;
+  /** Inputs counts what it was told. */
   inputs?: number;
+  /** Outputs counts what it said. */
   outputs?: number;
+  /** Where its last input is. */
   inputRef?: string;
+  /** Where the last message is whole. */
   lastMessageRef?: string;
+  /** The beginning of what it last said. */
   lastMessage?: string;
+  /** Usage sums the tokens of its model calls. */
   usage?: Usage;
+  /** What its model calls cost, as far as prices are known. */
   costUSD?: number;
+  /** Where it was spawned. */
   spawnedSequence: number;
+  /** When it was spawned. */
   spawnedAt: string;
+  /** When its newest fact happened. */
   updatedAt: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
 }
 
 /** Leads from a thread to the child that it spawned. */
 export interface SubagentEdge {
+  /** Where the edge begins. */
   parentThreadId: string;
+  /** The child that spawned it, if one did. */
   parentSubagentId?: string;
+  /** The child. */
   subagentId: string;
+  /** The child's thread. */
   threadId: string;
+  /** Status of the child. */
   status: string;
   /** Recoverable says whether the child can be resumed: it has not ended. */
   recoverable: boolean;
@@ -3693,37 +4351,65 @@ export interface SubagentEdge {
 
 /** The wire form of a job. */
 export interface JobRead {
+  /** The job's id. */
   jobId: string;
+  /** The session that it belongs to. */
   sessionId: string;
+  /** The task that the job works for. */
   taskId?: string;
+  /** The thread that created the job. */
   threadId?: string;
+  /** Title for people. */
   title?: string;
+  /** Status of the job. */
   status: string;
+  /** Reason of the status. */
   reason?: string;
+  /** Where a long instruction is. */
   instructionRef?: string;
+  /** Instruction says what is to be done with each item; the beginning of a long one. */
   instruction?: string;
+  /** Where the items are: one JSON object a line. */
   itemsRef?: string;
+  /** itemCount counts the items. */
   itemCount: number;
+  /** How many items are worked on at once; 0 is the server's default. */
   concurrency?: number;
+  /** retryPolicy bounds the attempts at an item. */
   retryPolicy?: RetryPolicy;
+  /** How many items may fail without failing the job. */
   failuresAllowed?: number;
+  /** Where a large schema is. */
   outputSchemaRef?: string;
+  /** The JSON Schema that an item's output satisfies. */
   outputSchema?: Json;
+  /** maxRuntimeMs ends the job after that time; 0 is no limit. */
   maxRuntimeMs?: number;
+  /** createdBy created it. */
   createdBy?: Actor;
+  /** The caller's own, kept as it is. */
   metadata?: Json;
+  /** Progress counts the items by status. */
   progress: JobCounts;
   /** The ordinal of the first item that was not given out yet. */
   cursor: number;
+  /** Where the results are once the job ended: one JSON object a line, in the order of the items. */
   resultsRef?: string;
+  /** Why the job failed. */
   error?: Failure;
+  /** Where it was created. */
   createdSequence: number;
+  /** When it was created. */
   createdAt: string;
+  /** When its newest fact happened. */
   updatedAt: string;
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
-  /** When the job was last held, HeldMs for how long it was before: that time is none of its work. */
+  /** When the job was last held. */
   heldAt?: string;
+  /** For how long it was held before, which is none of its work. */
   heldMs?: number;
   /** Those that the job still holds: running, to be tried again, and the last failed ones. */
   items: JobItemRead[];
@@ -3733,29 +4419,49 @@ export interface JobRead {
 
 /** Counts a job's items by status. */
 export interface JobCounts {
+  /** Pending counts the items that wait. */
   pending: number;
+  /** Running counts the items under way. */
   running: number;
+  /** Completed counts the items that were completed. */
   completed: number;
+  /** Failed counts the items that failed for good. */
   failed: number;
+  /** Reported counts the items whose result was reported from outside. */
   reported: number;
+  /** Total counts all items. */
   total: number;
 }
 
 /** One piece of a job. */
 export interface JobItemRead {
+  /** The job of the item. */
   jobId: string;
+  /** The item's id. */
   itemId: string;
+  /** The item's ordinal, from 0. */
   index: number;
+  /** Status of the item. */
   status: string;
+  /** attemptCount counts the attempts at the item. */
   attemptCount: number;
+  /** Why the last attempt failed. */
   lastError?: Failure;
+  /** The thread that works, or worked, on the item. */
   threadId?: string;
+  /** Worker says who works on it. */
   worker?: string;
+  /** Where the item's input is. */
   inputRef?: string;
+  /** Where the item's output is. */
   outputRef?: string;
+  /** Output of the item, if it is short. */
   output?: Json;
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
   /** Where the item's newest fact is found. */
   sequence: number;
@@ -3763,308 +4469,497 @@ export interface JobItemRead {
 
 /** One peer. */
 export interface ChannelRead {
+  /** The channel's id. */
   channelId: string;
+  /** Status of the connection. */
   status: string;
+  /** Transport of the channel. */
   transport?: string;
+  /** What the peer is to the session. */
   peerRole?: string;
+  /** The peer's account. */
   accountRef?: string;
+  /** Capabilities that the peer has. */
   capabilities?: string[];
+  /** The peer's protocol. */
   nativeProtocol?: string;
+  /** Where the peer's agent card is. */
   agentCardRef?: string;
+  /** resumeTokenRef names the token that the peer comes back with, not the token. */
   resumeTokenRef?: string;
+  /** Sessions that the channel follows. */
   sessions?: string[];
+  /** connectedBy connected it. */
   connectedBy?: Actor;
+  /** The role of the token that connected it. */
   enrolledRole?: string;
+  /** Where the channel was opened, if this session only follows it. */
   homeSession?: string;
   /** Those that the peer carries out while it is connected. */
   tools?: ChannelTool[];
   /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
-  /** RecoveryMode, ReplayFrom and LastSequence say how the peer last came back. */
+  /** recoveryMode says how the peer last came back. */
   recoveryMode?: string;
+  /** The first sequence that was sent again when the peer last came back. */
   replayFrom?: number;
+  /** The last sequence there was when the peer last came back. */
   lastSequence?: number;
+  /** Received counts the messages that came. */
   received?: number;
+  /** Sent counts the messages that went. */
   sent?: number;
   /** Confirmed says that the peer acknowledged something since it came. */
   confirmed?: boolean;
-  /** Pending holds the permissions that were forwarded and not answered, Answered the last ones that were. */
+  /** Pending holds the permissions that were forwarded and not answered. */
   pending?: Bridge[];
+  /** The last permissions that were forwarded and answered. */
   answered?: Bridge[];
+  /** Reason says why it went. */
   reason?: string;
+  /** Detail of the disconnection. */
   detail?: string;
+  /** How long the peer may come back after it went. */
   resumableForMs?: number;
+  /** How long calls of its tools wait for a peer that went. */
   toolGraceMs?: number;
+  /** When the peer came. */
   connectedAt?: string;
+  /** When the peer went. */
   disconnectedAt?: string;
+  /** When its newest fact happened. */
   updatedAt: string;
 }
 
 /** A request for permission that crosses a channel. */
 export interface Bridge {
+  /** The action that asks. */
   actionId: string;
+  /** requestedBy asks. */
   requestedBy?: Actor;
+  /** The tool, process or action that the request is about. */
   target?: string;
+  /** finalDecider says whose word counts. */
   finalDecider: string;
+  /** channelOnly says that only this peer can answer. */
   channelOnly?: boolean;
+  /** Decision that was taken; absent until then. */
   decision?: string;
+  /** answerSource says who or what answered. */
   answerSource?: string;
+  /** decidedBy answered. */
   decidedBy?: Actor;
+  /** Reason of the decision. */
   reason?: string;
+  /** When the peer was asked. */
   forwardedAt?: string;
+  /** When the answer came. */
   returnedAt?: string;
 }
 
 /** Says how facts are joined to traces. */
 export interface TelemetrySummary {
-  /** Status and JoinStatus are joined, missing_correlation or unavailable. */
+  /** Joined, missing_correlation or unavailable. */
   status: string;
+  /** Joined, missing_correlation or unavailable. */
   joinStatus: string;
+  /** The last traces. */
   traceIds: string[];
+  /** The newest span. */
   lastSpanId?: string;
-  /** Traced and Untraced count the facts with and without a trace. */
+  /** Traced counts the facts with a trace. */
   traced: number;
+  /** Untraced counts the facts without a trace. */
   untraced: number;
 }
 
 /** What happened to the record of a session. */
 export interface HistorySummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** The session's newest fact. */
   lastSequence: number;
+  /** The last part of the history that was loaded for recovery. */
   window?: HistoryWindow;
+  /** The last rebuilding from facts. */
   reconstruction?: Reconstruction;
+  /** Reconstructions counts how often the session was rebuilt. */
   reconstructions: number;
+  /** The last completed ones, oldest first. */
   rollbacks: Rollback[];
+  /** runningRollbacks were started and are not completed. */
   runningRollbacks: Rollback[];
+  /** The last gaps that a snapshot bridged. */
   repairs: Repair[];
+  /** repairCount counts all gaps that a snapshot bridged. */
   repairCount: number;
+  /** The last read model that was written or that a stream went on from. */
   snapshot?: SnapshotMark;
+  /** Degraded says that the last rebuilding was partial. */
   degraded: boolean;
 }
 
 /** A loaded part of the history. */
 export interface HistoryWindow {
+  /** The first fact of the window. */
   fromSequence: number;
+  /** The last fact of the window. */
   toSequence: number;
+  /** Truncated says that there are older facts. */
   truncated: boolean;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When it was loaded. */
   at: string;
 }
 
 /** Says how the session was rebuilt from its facts. */
 export interface Reconstruction {
+  /** The sequence of the snapshot that it began with; 0 is none. */
   fromSnapshot: number;
+  /** replayedEvents counts the events that were folded. */
   replayedEvents: number;
+  /** Degraded says that it was partial. */
   degraded: boolean;
+  /** Missing says what could not be found. */
   missing?: string[];
+  /** Recovered says what was taken up again. */
   recovered?: string[];
+  /** Reason says why, for people. */
   reason?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Takes turns of a thread back; nothing is deleted. */
 export interface Rollback {
+  /** The rollback's id. */
   rollbackId: string;
+  /** The thread that went back. */
   threadId: string;
+  /** The last turn that stays. */
   toTurnId: string;
+  /** The turns that went, as many as are kept. */
   removedTurns?: string[];
   /** removedCount counts all removed turns; the list is bounded. */
   removedCount: number;
+  /** Where the thread goes on from. */
   baselineSequence?: number;
-  /** Where in another session the history of the fork ends now, if it went back behind its beginning; InheritedTurns counts the removed turns from there. */
+  /** Where in another session the history of the fork ends now, if it went back behind its beginning. */
   origin?: ForkPoint;
+  /** inheritedTurns counts the removed turns of the session that this one was forked from. */
   inheritedTurns?: number;
+  /** The tool calls of the removed turns. */
   affectedTools?: string[];
+  /** The artifacts of the removed turns. */
   affectedArtifacts?: string[];
+  /** The children of the removed turns. */
   affectedSubagents?: string[];
+  /** The jobs of the removed turns. */
   affectedJobs?: string[];
+  /** filesPolicy says whether files are restored or kept. */
   filesPolicy?: string;
+  /** Force says that changes since are overwritten. */
   force?: boolean;
+  /** What became of files. */
   files?: RollbackFile[];
+  /** fileCount counts all files; the list is bounded. */
   fileCount?: number;
+  /** readModelRepaired says that the read models show it. */
   readModelRepaired?: boolean;
+  /** requestedBy asked for it. */
   requestedBy?: Actor;
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it was completed. */
   completedAt?: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** What a rollback did with one file. */
 export interface RollbackFile {
+  /** Path relative to the workspace. */
   path: string;
+  /** Change that was made, or would be. */
   change: "restored" | "deleted" | "kept" | "conflict" | "unavailable";
+  /** Reason says why the file is left as it is. */
   reason?: string;
 }
 
 /** A gap that could not be redelivered and was bridged by a snapshot. */
 export interface Repair {
+  /** Reason says why, for people. */
   reason: string;
+  /** The first sequence that is missing. */
   gapFrom: number;
+  /** The last sequence that is missing. */
   gapTo: number;
+  /** recoveryMode says how the reader goes on. */
   recoveryMode: string;
+  /** That of the snapshot that stands for them. */
   snapshotSequence: number;
+  /** Status of what is missing: stale or unavailable. */
   status: string;
+  /** The peer's channel; absent if the gap is everyone's. */
   channelId?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Says that a read model was written. */
 export interface SnapshotMark {
+  /** Snapshot says which read model it is. */
   snapshot: string;
+  /** The newest fact that it covers. */
   atSequence: number;
+  /** recoveryMode says how a reader went on from it. */
   recoveryMode?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When it was written. */
   at: string;
 }
 
 /** The deliverables that changed last. */
 export interface ArtifactSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** Those that changed last, the newest change last. */
   artifacts: Artifact[];
+  /** Where the last changes are. */
   diffRefs: string[];
-  /** validationIssues sums the known problems; Unvalidated counts artifacts that have not been validated, of which nothing is known. */
+  /** validationIssues sums the known problems. */
   validationIssues: number;
+  /** Unvalidated counts artifacts that were not validated, of which nothing is known. */
   unvalidated: number;
+  /** Changes counts all changes of the session by kind. */
   changes: { [key: string]: number };
 }
 
 /** One deliverable. */
 export interface Artifact {
+  /** The artifact's id. */
   artifactId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The task that it belongs to. */
   taskId?: string;
+  /** The task's run that it belongs to. */
   runId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
   /** The last change: created, updated, deleted or observed. */
   change: string;
+  /** Title for people. */
   title?: string;
+  /** Kind of the artifact. */
   kind?: string;
+  /** Where the artifact is outside of the runtime. */
   uri?: string;
+  /** The version that the record shows. */
   versionId?: string;
+  /** Where the content is. */
   readRef?: string;
+  /** Where a preview is. */
   previewRef?: string;
+  /** Where the last change is, as a diff. */
   diffRef?: string;
+  /** mediaType of the content. */
   mediaType?: string;
+  /** The size of the content. */
   sizeBytes?: number;
+  /** Hash of the content. */
   hash?: string;
   /** validationIssues counts known problems; absent means not validated. */
   validationIssues?: number;
-  /** Versions holds the last versions, newest last; VersionCount counts those since FirstSequence. */
+  /** Versions holds the last versions, newest last. */
   versions?: ArtifactVersion[];
+  /** versionCount counts the versions since firstSequence. */
   versionCount?: number;
   /** The fact with which this record begins. The record of an artifact that had left the working set begins anew. */
   firstSequence: number;
+  /** That of the artifact's newest fact. */
   lastSequence: number;
+  /** When this record began. */
   firstSeenAt: string;
+  /** When its newest fact happened. */
   updatedAt: string;
 }
 
 /** One state of an artifact. */
 export interface ArtifactVersion {
+  /** The version's id. */
   versionId: string;
+  /** Where the difference to the version before is. */
   diffRef?: string;
+  /** Where the content is. */
   readRef?: string;
+  /** Hash of the content. */
   hash?: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
+  /** When the version was made. */
   at: string;
 }
 
 /** What was exported or observed to prove what happened. */
 export interface EvidenceSummary {
+  /** Available, or unknown if no fact says anything yet. */
   status: string;
+  /** The ids of the entries. */
   evidenceRefs: string[];
+  /** The last ones, oldest first. */
   entries: EvidenceEntry[];
+  /** The last verdicts, oldest first. */
   verificationOutcomes: Outcome[];
+  /** Where the last replay cases are. */
   replayRefs: string[];
+  /** Where the last reviews are. */
   reviewRefs: string[];
+  /** Where the last traces are. */
   traceRefs: string[];
+  /** The traces that the facts belong to. */
   traceIds: string[];
+  /** The last ones, oldest first. */
   auditNotes: AuditNote[];
+  /** Counts counts all entries of the session by kind. */
   counts: { [key: string]: number };
+  /** outcomeCounts counts all verdicts of the session by status. */
   outcomeCounts: { [key: string]: number };
 }
 
 /** One piece of evidence. */
 export interface EvidenceEntry {
+  /** The evidence's id. */
   evidenceId: string;
+  /** Kind of the evidence. */
   kind: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The task that it belongs to. */
   taskId?: string;
+  /** Where the pack is. */
   packRef?: string;
+  /** Where the replay case is. */
   replayRef?: string;
+  /** Where the review is. */
   reviewRef?: string;
+  /** Where the trace is. */
   traceRef?: string;
+  /** The last fact that the evidence covers. */
   chainSequence?: number;
+  /** The hash of the chain that the evidence covers. */
   chainHash?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** One verdict of an evidence system. */
 export interface Outcome {
+  /** Name of what was verified. */
   name: string;
+  /** The verdict. */
   status: string;
+  /** Where more is said of it. */
   ref?: string;
+  /** The evidence that the verdict is part of. */
   evidenceId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** When it happened. */
   at: string;
 }
 
 /** A remark that was recorded as evidence. */
 export interface AuditNote {
+  /** The evidence that the note is part of. */
   evidenceId: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The text. */
   note: string;
+  /** When it happened. */
   at: string;
 }
 
 /** What waits, over all threads. */
 export interface QueueSnapshot {
+  /** Length counts the turns that wait. */
   length: number;
+  /** Threads with turns that wait. */
   threads: ThreadQueue[];
 }
 
 /** What waits in one thread. */
 export interface ThreadQueue {
+  /** The thread's id. */
   threadId: string;
   /** resumeState says what the first turn waits for: "ready" when nothing is in its way, "behind_turn" or "blocked". */
   resumeState: string;
+  /** The turn that runs. */
   activeTurnId?: string;
+  /** Turns that wait, the next one first. */
   turns: QueuedTurnRead[];
 }
 
-/** Counts tasks over all time and lists the last that ended. The implicit tasks of turns are tasks too. */
+/** Counts tasks over all time and lists the last that ended. */
 export interface TaskSummary {
+  /** Available: that there are none is known too. */
   status: string;
+  /** Total counts all tasks. */
   total: number;
-  /** Active counts what isn't terminal; Waiting and Blocked are part of it. */
+  /** Active counts what isn't terminal; waiting and blocked tasks are part of it. */
   active: number;
+  /** Waiting counts the tasks that wait for input, permission or a resource. */
   waiting: number;
+  /** Blocked counts the blocked tasks. */
   blocked: number;
+  /** Terminal counts what has ended. */
   terminal: number;
+  /** Completed counts the completed tasks. */
   completed: number;
+  /** Failed counts the failed tasks. */
   failed: number;
+  /** timedOut counts the tasks that timed out. */
   timedOut: number;
+  /** Cancelled counts the cancelled tasks. */
   cancelled: number;
+  /** Lost counts the tasks whose worker was lost. */
   lost: number;
+  /** Archived counts the archived tasks. */
   archived: number;
   /** byStatus has all counts in the words of the tasks. */
   byStatus: { [key: string]: number };
+  /** The last that ended, oldest first. */
   recentTerminal: EndedTask[];
 }
 
 /** A terminal task in short. */
 export interface EndedTask {
+  /** The task's id. */
   taskId: string;
+  /** Title for people. */
   title?: string;
+  /** taskKind classifies the task. */
   taskKind: string;
+  /** Status that it ended with. */
   status: string;
+  /** statusReason says why. */
   statusReason?: string;
+  /** Why the last attempt failed. */
   lastError?: Failure;
+  /** When it ended. */
   endedAt?: string;
 }
 
@@ -4072,20 +4967,33 @@ export interface EndedTask {
 export interface RoutingLimitSummary {
   /** Unknown before the first routing fact and blocked when no model can do the work. */
   status: string;
+  /** What the work needs. */
   taskProfile?: TaskProfile;
+  /** candidateCount counts the models that could be chosen. */
   candidateCount: number;
+  /** What could be chosen. */
   candidateModelSet?: CandidateSet;
+  /** The last choice. */
   routingDecision?: RoutingDecision;
+  /** singleCandidate says that there was nothing to choose from. */
   singleCandidate: boolean;
+  /** selectedProvider that was chosen, or unknown. */
   selectedProvider: string;
+  /** selectedModel that was chosen, or unknown. */
   selectedModel: string;
+  /** What the choice lacks: none, a capability, or unknown. */
   capabilityGap: string;
+  /** notPossible says why no model can do the work. */
   notPossible?: string;
+  /** Fallbacks counts the choices after a failure. */
   fallbacks: number;
   /** The thread whose choice is shown: the last that was made. */
   threadId?: string;
+  /** Limits says what is left. */
   limitState: LimitState;
+  /** What the model calls cost. */
   costState: CostState;
+  /** Decisions counts the choices of a model. */
   decisions: number;
   /** notPossibleCount counts the turns that no model could do. */
   notPossibleCount: number;
@@ -4093,269 +5001,445 @@ export interface RoutingLimitSummary {
 
 /** The children and the batches of a session. */
 export interface SubagentJobSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** The children. */
   subagents: SubagentSummary;
+  /** The batches. */
   jobs: JobsSummary;
 }
 
 /** The children of a session. */
 export interface SubagentSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** The children that have not ended. */
   open: SubagentRead[];
+  /** The last ended ones, oldest first. */
   recent: SubagentRead[];
+  /** Graph leads from threads to the children that they spawned. */
   graph: SubagentEdge[];
+  /** Spawned counts all children. */
   spawned: number;
+  /** Completed counts the children that completed their work. */
   completed: number;
+  /** Failed counts the children that failed. */
   failed: number;
+  /** Closed counts the children that were closed. */
   closed: number;
 }
 
 /** The batches of a session. */
 export interface JobsSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** Jobs that have not ended, and the last ended ones. */
   jobs: JobRead[];
+  /** byStatus counts the jobs by status. */
   byStatus: { [key: string]: number };
 }
 
 /** The remote peers of a session. */
 export interface ChannelSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** Channels that are connected, and the last ones that went. */
   channels: ChannelRead[];
+  /** Connected counts the connected ones in the list. */
   connected: number;
+  /** Disconnected counts the ones in the list that went. */
   disconnected: number;
+  /** The tasks that peers work on for us, or we for them. */
   peerTasks: PeerTaskView[];
   /** permissionBridge lists the forwarded requests without an answer. */
   permissionBridge: ChannelBridge[];
+  /** Connections counts how often a peer came. */
   connections: number;
+  /** Resumes counts how often a peer came back. */
   resumes: number;
+  /** Disconnects counts how often a peer went. */
   disconnects: number;
 }
 
 /** A peer's task with what is to be done about it. */
 export interface PeerTaskView {
+  /** The local task. */
   taskId: string;
+  /** The channel to the peer. */
   channelId: string;
+  /** The peer's protocol. */
   nativeProtocol: string;
+  /** Inbound for work that the peer asked for, outbound for work that it was asked to do. */
   direction: string;
+  /** The peer's task. */
   remoteTaskId: string;
+  /** The peer's conversation. */
   remoteContextId?: string;
+  /** remoteAgentRef names the peer. */
   remoteAgentRef?: string;
+  /** Where the peer's agent card is. */
   agentCardRef?: string;
+  /** deliveryMechanism says how the peer tells of changes. */
   deliveryMechanism?: string;
-  /** The peer's state in our words, RemoteStatus in its own. */
+  /** The peer's state in our words. */
   status: string;
+  /** The peer's state in its own words. */
   remoteStatus?: string;
+  /** Reason of the status. */
   reason?: string;
+  /** The peer's deliverables. */
   remoteArtifactRefs?: string[];
+  /** Where the last message is. */
   lastMessageRef?: string;
-  /** The attempt that an outbound task is, LastMessageID the last message that went to the peer or came from it. */
+  /** The attempt that an outbound task is. */
   runId?: string;
+  /** The last message that went to the peer or came from it. */
   lastMessageId?: string;
-  /** threadId and TurnID are the turn that works on an inbound task, Sequence the fact that joined the two. */
+  /** The thread that works on an inbound task. */
   threadId?: string;
+  /** The turn that works on an inbound task. */
   turnId?: string;
+  /** Sequence of the fact that joined the two. */
   sequence?: number;
   /** The pending actions of an inbound task. */
   waiting?: PeerWait[];
   /** When the task got its status. */
   statusAt?: string;
+  /** When the two tasks were joined. */
   linkedAt: string;
+  /** When its newest fact happened. */
   updatedAt: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
+  /** Recovery says what is to be done about it. */
   recovery: string;
 }
 
 /** A pending action of an inbound peer task. */
 export interface PeerWait {
+  /** The action that waits. */
   actionId: string;
+  /** actionType says what kind of answer is asked for. */
   actionType: string;
 }
 
 /** A request for permission that crosses a channel. */
 export interface ChannelBridge {
+  /** The channel that it crosses. */
   channelId: string;
+  /** The action that asks. */
   actionId: string;
+  /** requestedBy asks. */
   requestedBy?: Actor;
+  /** The tool, process or action that the request is about. */
   target?: string;
+  /** finalDecider says whose word counts. */
   finalDecider: string;
+  /** channelOnly says that only this peer can answer. */
   channelOnly?: boolean;
+  /** Decision that was taken; absent until then. */
   decision?: string;
+  /** answerSource says who or what answered. */
   answerSource?: string;
+  /** decidedBy answered. */
   decidedBy?: Actor;
+  /** Reason of the decision. */
   reason?: string;
+  /** When the peer was asked. */
   forwardedAt?: string;
+  /** When the answer came. */
   returnedAt?: string;
 }
 
 /** The large outputs of a session. */
 export interface OutputSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** The last stored ones, oldest first. */
   outputs: OutputRead[];
+  /** The last ones, oldest first. */
   redactions: Redaction[];
+  /** Spilled counts the outputs that were stored beside their events. */
   spilled: number;
+  /** Truncated counts the outputs of which not all was stored. */
   truncated: number;
+  /** Redacted counts the facts that tell of a redaction. */
   redacted: number;
+  /** Expired counts the outputs whose bytes are gone. */
   expired: number;
+  /** storedBytes counts the bytes that were stored. */
   storedBytes: number;
+  /** droppedBytes counts the bytes that were not stored. */
   droppedBytes: number;
+  /** redactedCount counts the secrets that were taken out. */
   redactedCount: number;
 }
 
 /** Says that secrets were taken out before storing. */
 export interface Redaction {
+  /** The output that they were taken out of. */
   outputRef?: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The tool call that it belongs to, if it belongs to one. */
   toolCallId?: string;
+  /** Count counts the secrets that were taken out. */
   count: number;
+  /** The rules that found them. */
   rules?: string[];
+  /** Where says where they were. */
   where?: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** The trials that a session is part of. */
 export interface BenchmarkSummary {
+  /** Available, or not_applicable if there is nothing of the kind. */
   status: string;
+  /** Dataset that is tried. */
   dataset?: BenchmarkDataset;
+  /** Configurations that are tried, each as its newest fact says. */
   configurations: TrialConfiguration[];
+  /** Trials that have not ended, and the last ended ones. */
   trials: TrialRead[];
+  /** The last ones, oldest first. */
   comparisons: BenchmarkComparison[];
-  /** Delta and Decision are those of the last comparison. */
+  /** Delta has the differences of the last comparison. */
   aggregateDelta?: Comparison;
+  /** Decision of the last comparison. */
   decision?: string;
+  /** Started counts the trials that were started. */
   started: number;
+  /** Completed counts the trials that were completed. */
   completed: number;
+  /** Failed counts the trials that failed. */
   failed: number;
+  /** Rewards counts the rewards that were recorded. */
   rewards: number;
 }
 
 /** The frozen data set of a trial. */
 export interface BenchmarkDataset {
+  /** The data set's id. */
   datasetId?: string;
+  /** datasetVersion of the data set. */
   datasetVersion?: string;
+  /** Where the data set is. */
   datasetRef?: string;
+  /** The data set's task that is tried. */
   taskId?: string;
+  /** The trial's id. */
   trialId?: string;
+  /** The configuration that is tried. */
   configurationId?: string;
+  /** Role of the configuration in a comparison. */
   role?: "baseline" | "candidate" | "control";
+  /** The job in Harbor. */
   harborJobRef?: string;
+  /** The trial in Harbor. */
   harborTrialRef?: string;
+  /** The task's definition in Harbor. */
   taskTomlRef?: string;
+  /** What alone differs from the baseline. */
   singleChangedVariable?: string;
-  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
+  /** The result of the trial in Harbor, if start_benchmark_trial named it. */
   harborTrialResultRef?: string;
+  /** What Harbor's verifier printed, if start_benchmark_trial named it. */
   harborVerifierStdoutRef?: string;
+  /** selectionPolicy says which tasks were taken. */
   selectionPolicy?: string;
+  /** When the data set was frozen. */
   frozenAt?: string;
+  /** Path of the data set. */
   path?: string;
+  /** Where the data set is registered. */
   registryRef?: string;
+  /** taskCount counts the tasks. */
   taskCount?: number;
+  /** When it was recorded. */
   at: string;
 }
 
 /** What a trial runs; the whole is in the fact at Sequence. */
 export interface TrialConfiguration {
+  /** The configuration's id. */
   configurationId: string;
+  /** Role of the configuration in a comparison. */
   role?: string;
+  /** Runtime that is tried. */
   runtime?: string;
+  /** Agent that is tried. */
   agent?: string;
+  /** Model that is tried. */
   model?: string;
+  /** Where the prompt is. */
   promptRef?: string;
+  /** When it was recorded. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** One run of a benchmark's task. */
 export interface TrialRead {
+  /** The trial's id. */
   trialId: string;
+  /** Benchmark says what is tried. */
   benchmark: Benchmark;
+  /** Status of the trial. */
   status: string;
+  /** The thread that it belongs to. */
   threadId?: string;
+  /** The turn that it belongs to. */
   turnId?: string;
+  /** The task that it belongs to. */
   taskId?: string;
+  /** The task's run that it belongs to. */
   runId?: string;
+  /** How long it may take. */
   timeoutMs?: number;
+  /** budgetUSD bounds what the trial may cost. */
   budgetUSD?: number;
+  /** The mode of its boundary. */
   sandbox?: string;
+  /** Attempt counts the attempts, from 1. */
   attempt?: number;
   /** multiTurn says that the trial is all turns of its thread, until it is ended; TurnID is then the first. */
   multiTurn?: boolean;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
+  /** failureCategory classifies the failure. */
   failureCategory?: string;
+  /** Why the trial failed. */
   error?: Failure;
+  /** timedOut says that its time was up. */
   timedOut?: boolean;
+  /** Cleanup says what became of its place. */
   cleanup?: string;
+  /** Where the trajectory is. */
   trajectoryRef?: string;
+  /** What the trial made. */
   artifactRefs?: string[];
+  /** Reward that was recorded. */
   reward?: TrialReward;
+  /** Refs point to more, by name. */
   refs?: { [key: string]: string };
-  /** Usage and CostUSD are those of the trial; the cost is absent where it isn't known. */
+  /** Usage of the trial. */
   usage?: Usage;
+  /** costUSD of the trial; absent where it isn't known. */
   costUSD?: number;
+  /** modelCalls counts the requests to models. */
   modelCalls?: number;
+  /** toolCalls counts the calls of tools. */
   toolCalls?: number;
+  /** deniedSideEffectCount counts the calls that were denied. */
   deniedSideEffectCount?: number;
+  /** evidenceGaps say what could not be proved. */
   evidenceGaps?: string[];
+  /** When it began; absent until then. */
   startedAt?: string;
+  /** When it ended; absent until then. */
   endedAt?: string;
 }
 
 /** The envelope's part that joins a fact to a trial. */
 export interface Benchmark {
+  /** The data set's id. */
   datasetId?: string;
+  /** datasetVersion of the data set. */
   datasetVersion?: string;
+  /** Where the data set is. */
   datasetRef?: string;
+  /** The data set's task that is tried. */
   taskId?: string;
+  /** The trial's id. */
   trialId?: string;
+  /** The configuration that is tried. */
   configurationId?: string;
+  /** Role of the configuration in a comparison. */
   role?: "baseline" | "candidate" | "control";
+  /** The job in Harbor. */
   harborJobRef?: string;
+  /** The trial in Harbor. */
   harborTrialRef?: string;
+  /** The task's definition in Harbor. */
   taskTomlRef?: string;
+  /** What alone differs from the baseline. */
   singleChangedVariable?: string;
-  /** harborTrialResultRef and HarborVerifierStdoutRef are files of the trial in Harbor, if start_benchmark_trial named them. */
+  /** The result of the trial in Harbor, if start_benchmark_trial named it. */
   harborTrialResultRef?: string;
+  /** What Harbor's verifier printed, if start_benchmark_trial named it. */
   harborVerifierStdoutRef?: string;
 }
 
 /** A score that an external grader gave. */
 export interface TrialReward {
+  /** The score. */
   value: number;
+  /** Where the grader wrote it. */
   ref?: string;
+  /** Where the details are. */
   detailsRef?: string;
+  /** Criteria that the grader looked at. */
   criteria?: string[];
+  /** failureCategory classifies the failure. */
   failureCategory?: string;
+  /** The grader. */
   verifier?: BenchmarkVerifier;
+  /** What the grader says of changes around the task. */
   drift?: string;
+  /** What the grader says of the known solution. */
   oracleSanity?: string;
+  /** When it was recorded. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** Checks two configurations against each other. */
 export interface BenchmarkComparison {
+  /** What was compared with. */
   baseline: BenchmarkRun;
+  /** What was compared. */
   candidate: BenchmarkRun;
+  /** Delta has the differences. */
   delta: Comparison;
   /** That of the difference of the mean rewards. */
   interval?: BenchmarkInterval;
+  /** The candidate's cost less the baseline's. */
   costDeltaUSD?: number;
+  /** Where the comparison is whole. */
   comparisonRef?: string;
+  /** remainingRisk says what the comparison leaves open. */
   remainingRisk?: string;
+  /** Decision that follows. */
   decision: string;
+  /** When it happened. */
   at: string;
+  /** Sequence of the fact that says so. */
   sequence: number;
 }
 
 /** One side of a comparison; a figure that isn't known is absent. */
 export interface BenchmarkRun {
+  /** The configuration that was tried. */
   configurationId: string;
+  /** Its trials. */
   trialIds?: string[];
+  /** trialCount counts its trials. */
   trialCount: number;
+  /** meanReward of its trials. */
   meanReward?: number;
+  /** The share of its trials that timed out. */
   timeoutRate?: number;
+  /** What its trials cost. */
   costUSD?: number;
+  /** The share of its trials with complete evidence. */
   evidenceCompletenessRate?: number;
 }
 
@@ -4381,8 +5465,9 @@ export interface BenchmarkInterval {
   method: "paired" | "welch";
   /** The confidence, such as 0.95. */
   level: number;
-  /** Low and High bound the difference; null where too few trials are there to say. */
+  /** The lower bound of the difference; null where too few trials are there to say. */
   low: number | null;
+  /** The upper bound of the difference; null where too few trials are there to say. */
   high: number | null;
   /** Samples counts the pairs, or the trials of both sides. */
   samples: number;
@@ -4460,8 +5545,11 @@ export interface QueueResult {
 
 /** One waiting turn. */
 export interface QueueEntry {
+  /** The turn that waits. */
   turnId: string;
+  /** Position from 1, first to run first. */
   position: number;
+  /** Source says who submitted the turn. */
   source: string;
 }
 
@@ -4511,14 +5599,23 @@ export interface CompactThreadResult {
 
 /** Replaces earlier turns by a summary in the context. */
 export interface CompactionCompleted {
+  /** The compaction's id. */
   compactionId: string;
+  /** Trigger says who or what asked for it. */
   trigger: "context_fraction" | "requested" | "context_overflow";
+  /** The turns that the summary stands for. */
   affectedTurns: string[];
+  /** Where the summary is. */
   summaryRef: string;
+  /** The beginning of the summary. */
   summaryPreview?: string;
+  /** Where the text is with which the thread goes on. */
   continuationRef?: string;
+  /** The size of the conversation before. */
   tokensBefore: number;
+  /** The size of the conversation after. */
   tokensAfter: number;
+  /** Preserved lists what was kept. */
   preserved: Preserved;
   /** The last event that the summary covers. */
   throughSequence: number;
@@ -4526,9 +5623,13 @@ export interface CompactionCompleted {
 
 /** Lists what a compaction must not lose. */
 export interface Preserved {
+  /** The pending actions. */
   actions: string[];
+  /** The incidents that are still of interest. */
   incidents: string[];
+  /** evidenceRefs point to evidence. */
   evidenceRefs: string[];
+  /** artifactRefs point to artifacts. */
   artifactRefs: string[];
 }
 
@@ -4614,7 +5715,7 @@ export interface WaitSubagentsResult {
   timedOut: boolean;
 }
 
-/** What callers may rely on in the record of a child. */
+/** The record of a child. */
 export interface SubagentRecord {
   /** The child's id. */
   subagentId: string;
@@ -4720,7 +5821,7 @@ export interface JobRecord {
   nextCursor?: string;
 }
 
-/** What callers may rely on in the record of a job's item. */
+/** The record of a job's item. */
 export interface JobItemRecord {
   /** The item's id. */
   itemId: string;
@@ -4764,7 +5865,7 @@ export interface ListSchedulesResult {
   nextCursor?: string;
 }
 
-/** What callers may rely on in the record of a schedule. */
+/** The record of a schedule. */
 export interface ScheduleRecord {
   /** The schedule's id. */
   scheduleId: string;
@@ -4834,7 +5935,7 @@ export interface ListProcessesResult {
   nextCursor?: string;
 }
 
-/** What callers may rely on in the record of a process. */
+/** The record of a process. */
 export interface ProcessRecord {
   /** The process's id. */
   processId: string;
@@ -4876,21 +5977,35 @@ export interface EvaluatePermissionResult {
 
 /** A decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
+  /** Decision on the call. */
   decision: "allow" | "ask" | "deny";
+  /** decisionSource says who or what decided. */
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
+  /** decisionReason says why. */
   decisionReason: string;
+  /** The rules that the decision rests on. */
   ruleRefs: string[];
   /** What the decision is about: paths, hosts, the command's parts. */
   scope: Json;
+  /** Destructive says that something may be lost that nothing brings back. */
   destructive: boolean;
+  /** The tool of the call. */
   toolName: string;
+  /** permissionMode that the decision was made in. */
   permissionMode?: string;
+  /** The arguments, without secrets. */
   safeArgs?: Json;
+  /** Where large arguments are. */
   inputRef?: string;
+  /** Where the arguments are as a hook changed them. */
   updatedInputRef?: string;
+  /** The action that asks for an approval. */
   approvalActionId?: string;
+  /** When the decision is over. */
   expiresAt?: string;
+  /** Impact says what the call would do. */
   impact?: string;
+  /** rollbackAdvice says how it can be taken back. */
   rollbackAdvice?: string;
   /** The simple commands that a command line was parsed into. */
   subcommands?: string[];
@@ -4906,6 +6021,7 @@ export interface PermissionEvaluated {
 
 /** What a decision found at a path. */
 export interface PathLookup {
+  /** Path that was looked up. */
   path: string;
   /** Where symbolic links lead; empty if there are none. */
   leadsTo?: string;
@@ -4971,24 +6087,37 @@ export interface GetToolInventoryResult {
 
 /** Describes one tool as an inventory lists it. */
 export interface ToolInfo {
+  /** The tool's name. */
   toolName: string;
+  /** What the model is told of the tool. */
   description?: string;
+  /** The JSON Schema of the arguments. */
   inputSchema?: Json;
+  /** Where a large schema is. */
   inputSchemaRef?: string;
+  /** Capabilities that the tool needs or offers. */
   capabilities?: string[];
+  /** Policy says what becomes of a call before its arguments are known. */
   policy: "allowed" | "ask" | "denied" | "sandboxed" | "unavailable";
+  /** runtimeOwner says who carries the tool out. */
   runtimeOwner: "local" | "mcp_server" | "hosted_connector" | "provider_native" | "workflow" | "subagent" | "client";
+  /** isReadOnly says that the tool changes nothing. */
   isReadOnly: boolean;
+  /** isConcurrencySafe says that calls of the tool may run beside each other. */
   isConcurrencySafe: boolean;
+  /** isDestructive says that a call may lose something that nothing brings back. */
   isDestructive: boolean;
+  /** interruptBehavior says what an interrupt does to a running call. */
   interruptBehavior: "cancel" | "block" | "ignore";
+  /** Where more is said of the tool. */
   metadataRef?: string;
+  /** Reason says why the tool can't be used. */
   reason?: string;
   /** Source names what offers the tool where that comes and goes, such as channel:ID. */
   source?: string;
 }
 
-/** What callers may rely on in the environment snapshot. */
+/** Where commands run. */
 export interface EnvironmentRead {
   /** The folder that commands run in. */
   cwd: string;
@@ -4998,36 +6127,57 @@ export interface EnvironmentRead {
   sandbox?: SandboxApplied;
   /** Processes that have not ended. */
   processes?: ProcessRecord[];
+  /** The workspace's id, or not_applicable. */
   workspaceId: string;
+  /** The folders outside of the workspace that can be changed. */
   additionalRoots: string[];
+  /** Shell runs the commands of the shell tool. */
   shell: string;
+  /** The operating system. */
   os: string;
+  /** The processor architecture. */
   arch: string;
+  /** Where the environment of processes is described, or not_applicable. */
   envRef: string;
+  /** The names of the variables that processes get. */
   env: string[];
+  /** permissionMode that holds. */
   permissionMode: string;
   /** The turn whose environment it is, if one was asked for. */
   turnId?: string;
+  /** The mode of the sandbox. */
   sandboxMode: string;
+  /** networkProfile says whether connections are allowed. */
   networkProfile: string;
   /** What the standard calls the sandbox. */
   sandboxProfile: SandboxApplied | null;
+  /** The limits that hold for processes, by name. */
   resourceLimits: { [key: string]: number };
 }
 
 /** Says which boundary a tool or a process received. */
 export interface SandboxApplied {
+  /** Mode of the sandbox. */
   mode: "read_only" | "workspace_write" | "danger_full_access" | "none";
+  /** The folder that the command begins in. */
   cwd: string;
+  /** The folders that can be read. */
   readRoots: string[];
+  /** The folders that can be changed. */
   writeRoots: string[];
+  /** Network says whether connections are allowed. */
   network: "deny" | "allow" | "proxy";
+  /** The hosts that can be reached. */
   allowedHosts?: string[];
+  /** Enforcement names what the kernel really enforces. */
   enforcement: Enforcement;
+  /** Where the environment of the process is described. */
   environmentRef?: string;
+  /** The limits that hold, by name. */
   processLimits?: { [key: string]: number };
-  /** Hidden paths can't be read, Protected ones not be changed, whatever the roots say. */
+  /** Hidden paths can't be read, whatever the roots say. */
   hidden?: string[];
+  /** Protected paths can't be changed, whatever the roots say. */
   protected?: string[];
   /** notEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
@@ -5055,59 +6205,105 @@ export interface ReconnectChannelResult {
   gap?: ChannelGap;
 }
 
-/** The wire form of a session. It satisfies the standard's snapshot schema and its strict profile. It shares no memory with the session that later facts change, so another goroutine may encode it. */
+/** The wire form of a session. */
 export interface SessionSnapshot {
+  /** schemaVersion of the snapshot. */
   schemaVersion: string;
+  /** runtimeId of the runtime that answers. */
   runtimeId: string;
+  /** The session's id. */
   sessionId: string;
+  /** Sequence of the newest fact that the snapshot covers. */
   sequence: number;
+  /** Title for people. */
   title?: string;
+  /** Account that owns the session. */
   account?: string;
+  /** The workspace's id. */
   workspaceId?: string;
+  /** The folder that the session works in. */
   workspace?: Workspace;
+  /** Status of the session. */
   status: string;
+  /** permissionMode of the session, if it has one of its own. */
   permissionMode?: string;
+  /** The caller's own, kept as it is. */
   metadata?: Json;
+  /** Tags of the session. */
   tags: string[];
+  /** Pinned sessions are kept in sight. */
   pinned: boolean;
+  /** Archived sessions are left out of lists unless they are asked for. */
   archived: boolean;
+  /** createdBy opened the session. */
   createdBy?: Actor;
+  /** Where another session was forked. */
   forkedFrom?: ForkPoint;
+  /** When the session was opened. */
   createdAt: string;
+  /** When the newest fact that the snapshot covers happened. */
   updatedAt: string;
   /** The threads with a turn that isn't finished. */
   activeThreadIds: string[];
+  /** The threads that are kept in sight. */
   pinnedThreadIds: string[];
+  /** archivedThreads counts the threads that left the snapshot. */
   archivedThreads: number;
-  /** Stale: a part may not be current. Truncated: older turns or threads are not shown. Degraded: the last recovery was partial. */
+  /** Stale says that a part may not be current. */
   stale: boolean;
+  /** Truncated says that older turns or threads are not shown. */
   truncated: boolean;
+  /** Degraded says that the last recovery was partial. */
   degraded: boolean;
   /** Set if the snapshot stands for facts that can't be redelivered: stale or unavailable, as snapshot.repaired says. */
   repairStatus?: string;
+  /** The read models of the session's threads. */
   threads: ThreadRead[];
+  /** What waits, over all threads. */
   queue: QueueSnapshot;
+  /** The last warnings and errors, oldest first. */
   incidents: Incident[];
+  /** Tasks that have not ended, and the last ended ones. */
   tasks: TaskRecord[];
+  /** taskSummary counts tasks over all time. */
   taskSummary: TaskSummary;
+  /** The edges between tasks and what they are made of. */
   taskGraph: TaskGraph;
+  /** Those under way, and the newest one of each task. */
   attempts: TaskAttempt[];
+  /** blockedTasks can't go on by themselves. */
   blockedTasks: BlockedTask[];
+  /** deliveryState says whether results reached who asked for them. */
   deliveryState: DeliverySummary;
+  /** Where the main thread's tools are listed. */
   toolInventoryRef?: string;
+  /** Where the main thread's commands run. */
   executionEnvironment: EnvironmentSnapshot;
+  /** permissionState says what may run and what was decided. */
   permissionState: PermissionState;
+  /** The boundary that was applied last. */
   sandboxState: SandboxState;
+  /** How the last model was chosen, what it cost and what is left. */
   routingLimitSummary: RoutingLimitSummary;
+  /** The children and the batches. */
   subagentJobSummary: SubagentJobSummary;
+  /** The remote peers. */
   channelSummary: ChannelSummary;
+  /** telemetrySummary says how facts are joined to traces. */
   telemetrySummary: TelemetrySummary;
+  /** The large outputs. */
   outputSummary: OutputSummary;
+  /** What happened to the record of the session. */
   historySummary: HistorySummary;
+  /** What the main thread's model calls see. */
   contextBoundary: ContextBoundary;
+  /** The deliverables that changed last. */
   artifactCheckpointSummary: ArtifactSummary;
+  /** What was exported or observed to prove what happened. */
   evidenceSummary: EvidenceSummary;
+  /** The ids of the last evidence. */
   evidenceRefs: string[];
+  /** The trials that the session is part of. */
   benchmarkSummary: BenchmarkSummary;
 }
 
@@ -5149,7 +6345,7 @@ export interface ListChannelsResult {
   nextCursor?: string;
 }
 
-/** What callers may rely on in the record of a channel. */
+/** The record of a channel. */
 export interface ChannelRecord {
   /** The channel's id. */
   channelId: string;
@@ -5433,7 +6629,7 @@ export interface CompareBenchmarkRunsResult {
   comparison: ComparisonRecord;
 }
 
-/** What callers may rely on in a comparison. */
+/** A comparison. */
 export interface ComparisonRecord {
   /** The candidate's mean reward less the baseline's. */
   meanRewardDelta: number;
