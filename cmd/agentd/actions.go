@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -37,6 +38,15 @@ type action struct {
 	InputRef      string    `json:"inputRef"`
 	CredentialRef string    `json:"credentialRef"`
 	ExpiresAt     time.Time `json:"expiresAt"`
+}
+
+// asks is what an action asks, and which subagent if one does.
+func (x *action) asks() string {
+	what := cmp.Or(x.Prompt, x.ToolName)
+	if x.SubagentID != "" {
+		what = strings.TrimSpace(x.SubagentRole+" "+x.SubagentID) + " asks: " + what
+	}
+	return what
 }
 
 func (a *app) actionsCommand() *cobra.Command {
@@ -83,21 +93,14 @@ func (a *app) listActions(cmd *cobra.Command, f facts.Source, p *command.ListAct
 		if err := json.Unmarshal(raw, &x); err != nil {
 			return fmt.Errorf("an action: %w", err)
 		}
-		what := x.Prompt
-		if what == "" {
-			what = x.ToolName
-		}
-		if x.SubagentID != "" {
-			what = strings.TrimSpace(x.SubagentRole+" "+x.SubagentID) + " asks: " + what
-		}
 		status := x.Status
 		if x.Decision != "" {
 			status += " (" + x.Decision + ")"
 		}
-		rows = append(rows, []string{x.ActionID, status, x.ActionType, x.SessionID, ago(x.CreatedAt), terminal.Clip(terminal.Plain(what), 80)})
+		rows = append(rows, []string{x.ActionID, status, x.ActionType, x.SessionID, ago(x.CreatedAt), terminal.Plain(x.asks())})
 	}
 	return a.print(res, func(out *printer) {
-		out.table(rows)
+		out.table(rows, "SESSION")
 		a.sayMore(res.NextCursor)
 	})
 }

@@ -42,10 +42,10 @@ func (a *app) listChannels(cmd *cobra.Command, f facts.Source, p *command.ListCh
 			}
 			rows = append(rows, []string{
 				c.ChannelID, c.Status, peer, c.Transport, strconv.FormatUint(c.LastAcknowledged, 10), ago(c.LastSeenAt),
-				strconv.Itoa(len(c.Tools)), terminal.Clip(strings.Join(c.Sessions, " "), 60),
+				strconv.Itoa(len(c.Tools)), strings.Join(c.Sessions, " "),
 			})
 		}
-		out.table(rows)
+		out.table(rows, "TOOLS", "ACKED")
 		a.sayMore(res.NextCursor)
 	})
 }

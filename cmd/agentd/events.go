@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/facts"
@@ -204,7 +205,11 @@ func (l *eventLine) format(p *printer) string {
 		line += p.Paint(terminal.Dim, fmt.Sprintf("%-32s", terminal.Plain(l.subjectID()))) + " "
 	}
 	line += l.summary()
-	return strings.TrimRight(line, " ")
+	line = strings.TrimRight(line, " ")
+	if p.seen {
+		return ansi.Truncate(line, p.cols, "…")
+	}
+	return line
 }
 
 // colour tells apart what went wrong, what waits and what matters.

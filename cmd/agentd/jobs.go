@@ -67,10 +67,10 @@ func (a *app) listJobs(ctx context.Context, f facts.Source, p *command.ListJobs)
 			j := &res.Jobs[i]
 			rows = append(rows, []string{
 				j.JobID, j.Status, bar(j.Progress, 10), fmt.Sprintf("%d/%d", ended(j.Progress), j.Progress.Total),
-				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), terminal.Clip(terminal.Plain(j.Title), 40),
+				strconv.FormatInt(j.Progress.Failed, 10), ago(j.CreatedAt), terminal.Plain(j.Title),
 			})
 		}
-		out.table(rows)
+		out.table(rows, "CREATED")
 		a.sayMore(res.NextCursor)
 	})
 }
@@ -161,9 +161,9 @@ func (a *app) askJob(cmd *cobra.Command, f facts.Source, p command.Params) error
 			if x.LastError != nil {
 				why = x.LastError.Message
 			}
-			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, terminal.Clip(terminal.Plain(why), 60)})
+			rows = append(rows, []string{x.ItemID, x.Status, strconv.FormatInt(x.AttemptCount, 10), x.ThreadID, terminal.Plain(why)})
 		}
-		out.table(rows)
+		out.table(rows, "THREAD")
 		a.sayMore(res.NextCursor)
 	})
 }

@@ -124,7 +124,7 @@ func printPolicy(out *printer, res *command.PolicyResult) {
 		}
 		rows = append(rows, []string{r.Decision, terminal.Plain(r.Tool), terminal.Plain(match), originOf(&r), terminal.Plain(r.Reason)})
 	}
-	out.table(rows)
+	out.wrapped(rows)
 }
 
 // originOf says where a rule comes from: the configuration, a command that stored it
@@ -221,10 +221,10 @@ func printPolicyTest(out *printer, r *command.TestPolicyResult) {
 		rows := [][]string{{"SESSION", "SEQUENCE", "TOOL", "WHAT", "BEFORE", "AFTER", "BECAUSE"}}
 		for _, c := range r.Changed {
 			rows = append(rows, []string{
-				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(turntext.ShortArgs(c.ToolName, c.Args), 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.Reason), 80),
+				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(turntext.ShortArgs(c.ToolName, c.Args), 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.Reason), 300),
 			})
 		}
-		out.table(rows)
+		out.wrapped(rows)
 		out.linef("")
 	}
 	out.linef("%s in %s: %d would change, %d stay, %d can't be decided", terminal.Plural(r.Total, "decision"),

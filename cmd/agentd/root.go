@@ -21,6 +21,14 @@ retry is a durable fact. "agentd chat" talks to an agent at the terminal, "agent
 run" runs one turn, "agentd serve" the server, and the other commands look at the
 facts or act on them from a shell.
 
+An id can be given as its beginning, with or without the prefix that says what it
+names, as long as only one id begins like that. "last" is the newest of its kind
+(of sessions, the one used last), "last~1" the one before it. Shells complete ids;
+see "agentd completion".
+
+Tables fit the terminal; in a pipe they are 80 characters wide, or COLUMNS. With
+--json nothing is shortened.
+
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration can't be
 used, 3 (run) the turn waits for an action that can't be answered here. With
 --json an error is one JSON object on standard error.`,
@@ -30,7 +38,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
   agentd undo
   agentd serve --data ./.agentd
   agentd sessions
-  agentd events -f SESSION`,
+  agentd events -f last`,
 		Version:           a.version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -50,6 +58,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
 	addCompletion(root)
+	a.takeShortIDs(root)
 	return root
 }
 

@@ -44,7 +44,7 @@ func (a *app) listSchedules(ctx context.Context, f facts.Source, p *command.List
 		for i := range res.Schedules {
 			rows = append(rows, scheduleRow(&res.Schedules[i]))
 		}
-		out.table(rows)
+		out.table(rows, "MISSED", "RUNS", "LAST")
 		a.sayMore(res.NextCursor)
 	})
 }
@@ -57,17 +57,17 @@ func scheduleRow(x *command.ScheduleRecord) []string {
 	case x.TimeZone != "":
 		when += " " + x.TimeZone
 	}
-	next, what := moment(x.NextAt), terminal.Clip(terminal.Plain(x.Title), 40)
+	next, what := ago(x.NextAt), terminal.Plain(x.Title)
 	switch {
 	case x.Status == "paused":
-		next, what = "-", what+"  ("+terminal.Clip(terminal.Plain(x.StatusReason), 80)+")"
+		next, what = "-", what+"  ("+terminal.Plain(x.StatusReason)+")"
 	case !x.QueuedDueAt.IsZero():
 		next = "after the last"
 	}
 	if x.LastError != nil {
-		what += "  (the last run: " + terminal.Clip(terminal.Plain(x.LastError.Message), 60) + ")"
+		what += "  (the last run: " + terminal.Plain(x.LastError.Message) + ")"
 	}
-	return []string{x.ScheduleID, x.Status, when, x.Kind, next, moment(x.LastAt), strconv.FormatInt(x.Fired, 10), strconv.FormatInt(x.MissedCount, 10), strings.TrimSpace(what)}
+	return []string{x.ScheduleID, x.Status, when, x.Kind, next, ago(x.LastAt), strconv.FormatInt(x.Fired, 10), strconv.FormatInt(x.MissedCount, 10), strings.TrimSpace(what)}
 }
 
 // moment shows a time by the clock of this place.

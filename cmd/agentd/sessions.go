@@ -120,7 +120,7 @@ func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSe
 	return a.print(got, func(out *printer) {
 		rows := [][]string{{"SESSION", "STATUS", "TURNS", "UPDATED", "TITLE"}}
 		for _, s := range got.Sessions {
-			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), terminal.Clip(terminal.Plain(s.Title), 60)})
+			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), terminal.Plain(s.Title)})
 		}
 		out.table(rows)
 		if got.NextCursor != "" {
@@ -129,20 +129,30 @@ func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSe
 	})
 }
 
-// ago says how long ago a time was, roughly.
+// ago says how long ago a time was, or how long until it comes, roughly.
 func ago(t time.Time) string {
 	d := time.Since(t)
 	switch {
 	case t.IsZero():
 		return "-"
+	case d <= -time.Minute:
+		return "in " + roughly(-d)
+	case d < -2*time.Second: // less may be a clock that differs
+		return "in <1m"
 	case d < time.Minute:
 		return "just now"
-	case d < time.Hour:
-		return strconv.Itoa(int(d.Minutes())) + "m ago"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d.Hours())) + "h ago"
 	}
-	return strconv.Itoa(int(d.Hours()/24)) + "d ago"
+	return roughly(d) + " ago"
+}
+
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + "m"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + "h"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }
 
 func (a *app) callCommand() *cobra.Command {

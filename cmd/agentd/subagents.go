@@ -51,7 +51,7 @@ func (a *app) subagents(ctx context.Context, f facts.Source, p *command.ListSuba
 func (a *app) listSubagents(ctx context.Context, f facts.Source, p *command.ListSubagents) error {
 	return showResult(ctx, a, f, p, func(out *printer, res *command.ListSubagentsResult) {
 		rows := [][]string{{"SUBAGENT", "STATUS", "ROLE", "THREAD", "SINCE", "LAST WORD"}}
-		out.table(append(rows, childRows(res.Subagents)...))
+		out.table(append(rows, childRows(res.Subagents)...), "THREAD")
 		a.sayMore(res.NextCursor)
 	})
 }
@@ -83,7 +83,7 @@ func childRows(list []command.SubagentRecord) [][]string {
 				name = strings.TrimSpace(x.Nickname + " " + x.Role)
 			}
 			rows = append(rows, []string{
-				strings.Repeat("  ", depth) + x.SubagentID, x.Status, terminal.Clip(terminal.Plain(name), 30), x.ThreadID, ago(x.SpawnedAt), terminal.Clip(terminal.Plain(word), 60),
+				strings.Repeat("  ", depth) + x.SubagentID, x.Status, terminal.Plain(name), x.ThreadID, ago(x.SpawnedAt), terminal.Plain(word),
 			})
 			walk(x.ThreadID, depth+1)
 		}

@@ -96,7 +96,7 @@ func (a *app) showTasks(ctx context.Context, f facts.Source, o *taskFlags) error
 		for _, t := range inOrder(list, o.tree) {
 			rows = append(rows, t.row())
 		}
-		out.table(rows)
+		out.table(rows, "ATTEMPTS", "UPDATED")
 		a.sayMore(page.NextCursor)
 	})
 }
@@ -127,13 +127,13 @@ func (t *shownTask) row() []string {
 	if what == "" {
 		what = t.Objective
 	}
-	what = terminal.Clip(terminal.Plain(what), 50)
+	what = terminal.Plain(what)
 	switch {
 	case t.Status == "completed" || t.Status == "running":
 	case len(t.Blockers) > 0:
-		what += "  ← " + terminal.Clip(strings.Join(t.Blockers, ", "), 60)
+		what += "  ← " + strings.Join(t.Blockers, ", ")
 	case t.StatusReason != "":
-		what += "  (" + terminal.Clip(terminal.Plain(t.StatusReason), 60) + ")"
+		what += "  (" + terminal.Plain(t.StatusReason) + ")"
 	}
 	return []string{t.indent + t.TaskID, t.Status, t.progress(), strconv.Itoa(len(t.Attempts)), ago(t.UpdatedAt), what}
 }

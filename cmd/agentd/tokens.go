@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd"
+	"agentd/cmd/agentd/internal/shortid"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/server"
@@ -164,8 +166,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if lifetime < 0 || lifetime == 0 && cmd.Flags().Changed("expires") {
 				return usagef("--expires: %s is not a duration greater than zero; leave --expires out to keep the end as it is", lifetime)
 			}
-			p.TokenID, p.ExpiresInMs = given[0], lifetime.Milliseconds()
+			p.ExpiresInMs = lifetime.Milliseconds()
 			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
+				var err error
+				if p.TokenID, err = wholeToken(t, given[0]); err != nil {
+					return err
+				}
 				made, secret, err := t.RotateToken(p)
 				return a.showSecret(&made, secret, err)
 			})
@@ -233,12 +239,46 @@ func (a *app) tokensRevoke() *cobra.Command {
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.withTokens(cmd, func(t agentd.TokenKeeper) error {
-				if _, err := t.RevokeToken(given[0]); err != nil {
+				id, err := wholeToken(t, given[0])
+				if err != nil {
 					return err
 				}
-				return a.print(map[string]any{"revoked": given[0]}, func(p *printer) { p.linef("%s is revoked", given[0]) })
+				if _, err := t.RevokeToken(id); err != nil {
+					return err
+				}
+				return a.print(map[string]any{"revoked": id}, func(p *printer) { p.linef("%s is revoked", id) })
 			})
 		},
 	}
 	return a.withDataFlags(cmd)
+}
+
+// wholeToken returns the id or the name of the token that was named, maybe by the
+// beginning of its id. What is not there is left to the command, which says so.
+func wholeToken(t agentd.TokenKeeper, text string) (string, error) {
+	records, err := t.ListTokens()
+	if err != nil {
+		return "", err
+	}
+	newer, placed := shortid.Place(text)
+	var found []idEntry
+	for i := range records {
+		r := tokenOf(&records[i])
+		if r.ID == text || r.Name == text {
+			return text, nil
+		}
+		if placed || shortid.Begins(r.ID, text) {
+			found = append(found, idEntry{id: r.ID, says: r.Name, at: r.CreatedAt})
+		}
+	}
+	slices.SortStableFunc(found, func(x, y idEntry) int { return y.at.Compare(x.at) })
+	switch {
+	case placed && newer < len(found):
+		return found[newer].id, nil
+	case len(found) == 0 || placed:
+		return text, nil
+	case len(found) == 1:
+		return found[0].id, nil
+	}
+	return "", ambiguous(&idUse{kind: &idKind{noun: "token"}, name: "ID"}, text, found)
 }

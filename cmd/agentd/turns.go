@@ -48,7 +48,7 @@ func (a *app) listTurns(cmd *cobra.Command, f facts.Source, p *command.ListTurns
 		rows := [][]string{{"TURN", "STATUS", "STARTED", "COST", "INPUT"}}
 		for i := range res.Turns {
 			t := &res.Turns[i]
-			rows = append(rows, []string{t.TurnID, t.Status, ago(t.StartedAt), terminal.Money(t.CostUSD), terminal.Clip(terminal.Plain(t.Preview), 18)})
+			rows = append(rows, []string{t.TurnID, t.Status, ago(t.StartedAt), terminal.Money(t.CostUSD), terminal.Plain(t.Preview)})
 		}
 		out.table(rows)
 		if res.NextCursor != "" {

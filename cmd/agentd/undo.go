@@ -182,9 +182,24 @@ func (a *app) diff(ctx context.Context, f facts.Source, session, turn string, al
 		}
 		text = string(whole)
 	}
+	if strings.TrimSpace(text) == "" && !a.json {
+		a.sayf("%s", nothingChanged(p, all))
+	}
 	return a.print(raw, func(out *printer) {
 		for _, line := range turntext.DiffLines(a.ink(a.out), text) {
 			out.linef("%s", line)
 		}
 	})
+}
+
+// nothingChanged says what an empty diff is about, and what may have more.
+func nothingChanged(p *command.GetDiff, all bool) string {
+	if all {
+		return fmt.Sprintf("Session %s changed no files.", p.SessionID)
+	}
+	what := "Turn " + p.TurnID
+	if p.TurnID == "" {
+		what = "The turn and those after it"
+	}
+	return what + " changed no files; --all shows what the whole session changed."
 }

@@ -100,7 +100,10 @@ func (a *app) showUsage(cmd *cobra.Command, f facts.Source, p *command.Usage) er
 			}
 			rows = append(rows, append(row, usageCells(r)...))
 		}
-		out.table(rows)
+		if !out.seen {
+			out.cols = 0 // figures are for programs, too
+		}
+		out.table(rows, "WAITED", "APPROVALS")
 		if res.Truncated {
 			a.sayf("%d of %d rows; --limit shows more", len(res.Rows), res.Total)
 		}

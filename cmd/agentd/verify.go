@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/shortid"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/index"
 	"agentd/session"
@@ -98,7 +100,8 @@ func verifyRefused(locked *lockedError) error {
 
 // verify verifies an open store and prints what was found.
 func (a *app) verify(ctx context.Context, s store.Store, sessions []string) error {
-	if err := checkSessions(ctx, s, sessions); err != nil {
+	sessions, err := wholeSessions(ctx, s, sessions)
+	if err != nil {
 		return err
 	}
 	show := a.progress()
@@ -121,19 +124,37 @@ func (a *app) verify(ctx context.Context, s store.Store, sessions []string) erro
 	return nil
 }
 
-// checkSessions refuses ids that name nothing, which would otherwise be reported
-// as damage.
-func checkSessions(ctx context.Context, s store.Store, sessions []string) error {
-	for _, id := range sessions {
-		head, err := s.Head(ctx, id)
+// wholeSessions returns the ids of the sessions that were named, maybe by their
+// beginnings. It refuses what names nothing, which would otherwise be reported as damage.
+func wholeSessions(ctx context.Context, s store.Store, given []string) ([]string, error) {
+	out := slices.Clone(given)
+	for i, text := range out {
+		head, err := s.Head(ctx, text)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if head.Sequence == 0 {
-			return usagef("there is no session %s", id)
+		if head.Sequence > 0 {
+			continue
+		}
+		var found []idEntry
+		for id, err := range s.Sessions(ctx, "") {
+			if err != nil {
+				return nil, err
+			}
+			if shortid.Begins(id, text) {
+				found = append(found, idEntry{id: id})
+			}
+		}
+		switch len(found) {
+		case 0:
+			return nil, usagef("there is no session %s; \"agentd sessions\" lists them", text)
+		case 1:
+			out[i] = found[0].id
+		default:
+			return nil, ambiguous(&idUse{kind: idKinds()["session"], name: "SESSION"}, text, found)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // verified is what verify says.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,8 @@ func (a *app) whyCommand() *cobra.Command {
 		Short: "Explain why something was allowed, blocked, routed or failed",
 		Long: `Explains a tool call, an action, a turn, a task, a subagent, a job, an item of a
 job or a single fact, from the facts alone: the chain that led to it, each with
-its sequence and id ("agentd events" shows it whole). A fact is explained by what
+its sequence and id ("agentd events" shows it whole); a narrow terminal shows the
+sequence alone. "last" is the newest turn. A fact is explained by what
 it belongs to: a hook's answer by its tool call, a policy by who changed it.
 Without --session the newest sessions are searched. With --json the answer is
 that of explain.
@@ -95,6 +97,9 @@ func explanation(ctx context.Context, f facts.Source, session, id string) (json.
 	return nil, err
 }
 
+// wideTerminal is how wide a terminal is that has space for the ids of facts.
+const wideTerminal = 120
+
 func (a *app) printWhy(raw json.RawMessage) error {
 	var res command.ExplainResult
 	if err := json.Unmarshal(raw, &res); err != nil {
@@ -108,9 +113,14 @@ func (a *app) printWhy(raw json.RawMessage) error {
 		out.linef("")
 		rows := [][]string{{"SEQUENCE", "FACT", "EVENT", "SAYS"}}
 		for _, f := range res.Facts {
-			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, f.EventID, terminal.Clip(terminal.Plain(f.Says), 160)})
+			rows = append(rows, []string{strconv.FormatUint(f.Sequence, 10), f.Type, f.EventID, terminal.Clip(terminal.Plain(f.Says), 300)})
 		}
-		out.table(rows)
+		if out.seen && out.cols < wideTerminal { // the sequence is name enough, and words need the space
+			for i, r := range rows {
+				rows[i] = slices.Delete(r, 2, 3)
+			}
+		}
+		out.wrapped(rows)
 	})
 }
 
