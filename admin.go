@@ -18,6 +18,8 @@ type Host struct {
 	Tokens TokenKeeper
 	// Configuration returns the settings that are in effect, without secrets.
 	Configuration func() ([]command.ConfigurationValue, error)
+	// Followed is told the facts that other nodes recorded in the runtime's own session.
+	Followed func([]event.Event)
 }
 
 // TokenKeeper keeps tokens. Its errors are faults; a token is named by its id or its

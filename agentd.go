@@ -174,7 +174,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	if opt.Recovery != "none" {
 		// Listed before any command can come: what is begun from here on was left
 		// unfinished by no earlier process.
-		unfinished, err := r.manager.Open(ctx)
+		unfinished, err := r.manager.Left(ctx)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("agentd: list unfinished sessions: %w", err), r.Close(ctx))
 		}
@@ -282,26 +282,24 @@ func (o observers) Committed(sessionID string, facts []event.Event) {
 	}
 }
 
-// recover takes up what an earlier process left unfinished: first turns, then the
-// work that is made of them.
+// recover takes up what an earlier process left unfinished, and goes on with what other
+// nodes leave.
 func (r *Runtime) recover(ctx context.Context, ids []string) {
-	err := errors.Join(r.loop.Recover(ctx, ids), r.channels.Recover(ctx))
-	for _, id := range ids {
-		if ctx.Err() != nil {
-			return
-		}
-		err = errors.Join(err, r.work.Recover(ctx, id), r.trials.Recover(ctx, id))
+	if err := r.channels.Recover(ctx); err != nil && ctx.Err() == nil {
+		r.opt.Logger.Error("channels of an earlier process could not be recovered", "error", err)
 	}
-	if err != nil && ctx.Err() == nil {
-		r.opt.Logger.Error("not everything could be taken up again", "error", err)
-	}
+	r.takeUpAll(ctx, ids)
+	r.takeOver(ctx)
 }
 
-// TakeUp takes up what an earlier process left unfinished in one session: what was
-// in flight becomes facts, and what is safe goes on. It is for a runtime that was
-// opened with Recovery none, and does nothing to a session that is well.
+// TakeUp takes up what an earlier process, or another node, left unfinished in one session:
+// what was in flight becomes facts, and what is safe goes on, first turns and then the work
+// that is made of them. It does nothing to a session that is well.
 func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
 	if err := r.loop.TakeUp(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := r.channels.TakeUp(ctx, sessionID); err != nil {
 		return err
 	}
 	if err := r.work.Recover(ctx, sessionID); err != nil {
@@ -356,6 +354,7 @@ func (r *Runtime) follow(ctx context.Context) {
 			return
 		}
 		r.manager.Hint(a)
+		r.followRuntime(ctx, a)
 	}
 }
 

@@ -136,25 +136,38 @@ func (h *Hub) findVisibleChannel(ctx context.Context, caller command.Caller, id 
 	return c, nil
 }
 
-// Recover records that peers of an earlier process are gone, and looks at what
-// was forwarded to them.
+// Recover records that peers of an earlier process are gone, where no unfinished work has
+// its session taken up anyway. Sessions that another node owns are left to it. In the
+// session that belongs to all nodes the peers of other nodes can't be told from those of
+// an earlier process, so it is left alone while there are other nodes.
 func (h *Hub) Recover(ctx context.Context) error {
 	up, err := h.m.ConnectedChannels(ctx)
 	if err != nil {
 		return err
 	}
-	open, err := h.m.Open(ctx)
+	alone, err := h.m.Alone(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, id := range up {
-		errs = append(errs, h.recoverChannels(ctx, id))
-	}
-	for _, id := range open {
-		errs = append(errs, h.bridgeSession(ctx, id))
+		if id == event.RuntimeSession && !alone {
+			continue
+		}
+		if err := h.TakeUp(ctx, id); !session.OwnedElsewhere(err) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// TakeUp records that peers that followed a session through an earlier process, or another
+// node, are gone, and looks at what was forwarded to them.
+func (h *Hub) TakeUp(ctx context.Context, sessionID string) error {
+	if err := h.recoverChannels(ctx, sessionID); fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return nil
 }
 
 func (h *Hub) recoverChannels(ctx context.Context, sessionID string) error {

@@ -30,7 +30,7 @@ func (h *Hub) reconnectChannel(ctx context.Context, caller command.Caller, p *co
 		writer = runtimeAs(caller, c.Home)
 	}
 	// Whether the caller may see the session is checked before a connection is replaced.
-	if err := h.m.ViewAs(ctx, writer, sessionID, func(*state.Session) error { return nil }); err != nil {
+	if err := h.m.OwnAs(ctx, writer, sessionID, func(*state.Session) error { return nil }); err != nil {
 		return nil, err
 	}
 	from, err := h.m.ChannelCursor(ctx, c.ID, sessionID)
@@ -215,7 +215,7 @@ func (h *Hub) arriveInSession(ctx context.Context, caller command.Caller, channe
 		return nil, nil //nolint:nilnil // nothing to add is an answer
 	}
 	known := false
-	if err := h.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+	if err := h.m.OwnAs(ctx, caller, sessionID, func(s *state.Session) error {
 		known = s.Channels.Find(channelID) != nil
 		return nil
 	}); err != nil {

@@ -519,7 +519,7 @@ func (c *call) fail(ctx context.Context, err error) error {
 		c.failedBy(p, failed)
 	}
 	p.Message = c.l.redactText(p.Message)
-	return c.emit(func(tx *session.Tx) {
+	return c.l.emitKnown(c.k.session, c.running(func(tx *session.Tx) {
 		c.deltas(tx, true)
 		c.flushed(true)
 		p.PartialText = string(c.allText)
@@ -538,7 +538,7 @@ func (c *call) fail(ctx context.Context, err error) error {
 			}})
 		}
 		tx.Emit(event.Event{Type: event.TypeModelFailed, Scope: c.scope, Payload: p})
-	})
+	}))
 }
 
 // failedBy fills in what the provider said.

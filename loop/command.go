@@ -249,7 +249,7 @@ func (l *Loop) adoptRulesAs(ctx context.Context, caller command.Caller, sessionI
 		return nil
 	}
 	var root string
-	if err := l.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+	if err := l.m.OwnAs(ctx, caller, sessionID, func(s *state.Session) error {
 		t := s.MainThread()
 		if t == nil {
 			t = &state.Thread{}

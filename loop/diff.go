@@ -61,7 +61,7 @@ func (l *Loop) getDiff(ctx context.Context, caller command.Caller, p *command.Ge
 // askDiff finds the session and the facts that may tell of the changes.
 func (l *Loop) askDiff(ctx context.Context, caller command.Caller, p *command.GetDiff) (*diffQuestion, error) {
 	q := &diffQuestion{GetDiff: *p, from: 1}
-	if err := l.m.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
+	if err := l.m.OwnAs(ctx, caller, p.SessionID, func(s *state.Session) error {
 		t := s.MainThread()
 		if t == nil {
 			t = &state.Thread{}

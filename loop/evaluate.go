@@ -61,7 +61,7 @@ func (l *Loop) tryPermission(ctx context.Context, caller command.Caller, p *comm
 	if p.SessionID == "" || p.SessionID == event.RuntimeSession {
 		err = decide(state.New(event.RuntimeSession))
 	} else {
-		err = l.m.ViewAs(ctx, caller, p.SessionID, decide)
+		err = l.m.OwnAs(ctx, caller, p.SessionID, decide)
 	}
 	if err != nil {
 		return nil, err

@@ -10,20 +10,26 @@ import (
 	"agentd/state"
 )
 
-// Bounds of looking again at a thread whose session could not be reached.
+// Bounds of the time after which a thread is looked at again whose session could not be
+// reached.
 const (
-	maxReturns  = 10
-	firstReturn = time.Second
-	lastReturn  = time.Minute
+	firstReturn = 250 * time.Millisecond
+	lastReturn  = 5 * time.Second
 )
 
 // giveUp ends what a thread can't go on with, and says why; it reports whether it
 // did, and the thread can go on with what comes next. Where the store doesn't
-// take that either, the facts are as they were: the thread is looked at again
-// after a while, a bounded number of times, and at the next wake or start.
+// take that either, the facts are as they were: the thread is looked at again after a
+// while, for as long as the store is away. A thread whose session another node has is that
+// node's.
 func (l *Loop) giveUp(k key, err error) bool {
 	kind := fault.KindOf(err)
 	if (kind == fault.Unavailable && l.ctx.Err() != nil) || kind == fault.NotFound {
+		return false
+	}
+	if session.OwnedElsewhere(err) {
+		l.opt.Logger.Info("another node has the session of a thread now", "sessionId", k.session, "threadId", k.thread)
+		l.setAlarm(k, time.Time{})
 		return false
 	}
 	l.opt.Logger.Error("work on a thread stopped", "sessionId", k.session, "threadId", k.thread, "error", err)
@@ -76,10 +82,7 @@ func (l *Loop) abandonTurn(tx *session.Tx, t *state.Thread, why string) bool {
 func (l *Loop) comeBack(k key) {
 	l.mu.Lock()
 	n := l.returns[k]
-	l.returns[k] = n + 1
+	l.returns[k] = min(n+1, 10) // its doublings are beyond the last return
 	l.mu.Unlock()
-	if n >= maxReturns {
-		return
-	}
 	l.setAlarm(k, l.opt.Clock().Add(min(firstReturn<<n, lastReturn)))
 }

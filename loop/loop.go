@@ -256,7 +256,7 @@ func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 	l.mu.Lock()
 	l.m = m
 	l.mu.Unlock()
-	err := m.View(ctx, event.RuntimeSession, func(s *state.Session) error {
+	err := m.Read(ctx, event.RuntimeSession, func(s *state.Session) error {
 		for _, p := range s.Permission.Policies {
 			switch {
 			case p.Source == "host":

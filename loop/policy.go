@@ -108,6 +108,9 @@ func (l *Loop) inventoryPolicy(mode string, rules []event.PolicyRule, info event
 	return policy, reason
 }
 
+// Follow takes over what another node recorded in the runtime's own session.
+func (l *Loop) Follow(facts []event.Event) { l.committedPolicy(facts) }
+
 // committedPolicy takes over the host's policy from facts of the runtime's session.
 func (l *Loop) committedPolicy(facts []event.Event) {
 	for i := range facts {

@@ -193,14 +193,34 @@ func (x *running) enter(_ context.Context, e process.Entry) error {
 	for i := range p.Command {
 		p.Command[i] = x.l.redactText(p.Command[i])
 	}
-	return x.emit(func(tx *session.Tx) {
+	return x.emitOnce(func(tx *session.Tx) {
 		tx.Emit(event.Event{Type: event.TypeProcessStarted, Scope: x.scope, Payload: &p})
 	})
 }
 
 // emit records facts of the process, whether or not its call still runs.
 func (x *running) emit(facts func(*session.Tx)) error {
+	return x.l.emitUntilBack(x.k.session, false, func(tx *session.Tx, _ bool) error {
+		facts(tx)
+		return nil
+	})
+}
+
+// emitOnce records that the process began, or gives up: what isn't in the ledger doesn't
+// run.
+func (x *running) emitOnce(facts func(*session.Tx)) error {
 	return x.l.m.Emit(context.WithoutCancel(x.l.ctx), x.k.session, event.ByLoop, func(tx *session.Tx) error {
+		facts(tx)
+		return nil
+	})
+}
+
+// emitLast records the end of the process, which is known here alone, once.
+func (x *running) emitLast(facts func(*session.Tx)) error {
+	return x.l.emitUntilBack(x.k.session, true, func(tx *session.Tx, again bool) error {
+		if p := tx.State.Environment.Find(x.id); again && (p == nil || p.Status != state.ProcessRunning) {
+			return nil
+		}
 		facts(tx)
 		return nil
 	})
@@ -236,7 +256,7 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 	last := x.heldBack()
 	v, alone := x.violation(exit)
 	fails := v != nil && (exit.Code != 0 && alone || v.Boundary == sandbox.BoundaryRule)
-	if err := x.emit(func(tx *session.Tx) {
+	if err := x.emitLast(func(tx *session.Tx) {
 		x.emitEnd(tx, exit, x.why(ctx, exit), last)
 		if v != nil && !fails {
 			x.emitViolation(tx, v)
@@ -327,7 +347,7 @@ func (x *running) follow(p *process.Process) {
 	if err == nil {
 		last := x.heldBack()
 		v, _ := x.violation(exit)
-		err = x.emit(func(tx *session.Tx) {
+		err = x.emitLast(func(tx *session.Tx) {
 			x.emitEnd(tx, exit, x.why(context.Background(), exit), last)
 			if v != nil {
 				x.emitViolation(tx, v)

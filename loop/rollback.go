@@ -96,7 +96,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 	b := &takenBack{toTurn: p.ToTurnID}
 	var through uint64
 	var origin *event.ForkPoint
-	if err := l.m.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
+	if err := l.m.OwnAs(ctx, caller, p.SessionID, func(s *state.Session) error {
 		t := s.Thread(p.ThreadID)
 		if err := requireQuietThread(s, t, p.ThreadID); err != nil {
 			return err

@@ -422,7 +422,7 @@ func (r *toolRun) stopReason(ctx context.Context, err error) error {
 
 // emitWhileRunning records facts of the call while it runs.
 func (r *toolRun) emitWhileRunning(facts func(*session.Tx, *state.Thread)) error {
-	return r.l.m.Emit(context.WithoutCancel(r.l.ctx), r.k.session, event.ByLoop, r.decideWhileRunning(facts))
+	return r.l.emitKnown(r.k.session, r.decideWhileRunning(facts))
 }
 
 // emitResult records the end of a call. What a call only read can be read again: its

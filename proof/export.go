@@ -164,7 +164,7 @@ func (x *export) caseOptions(ctx context.Context) (evidence.CaseOptions, error) 
 	if p, ok := x.params.(*command.ExportReplay); ok {
 		out.GraderInstructions = x.r.manager.RedactText(p.GraderInstructions)
 	}
-	err = x.r.manager.View(ctx, x.scope.SessionID, func(s *state.Session) error {
+	err = x.r.manager.Read(ctx, x.scope.SessionID, func(s *state.Session) error {
 		if s.Workspace != nil && s.Workspace.Root != "" {
 			out.Workspace = s.Workspace.Root
 		}

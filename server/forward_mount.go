@@ -103,6 +103,8 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	}
 	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
+	ctx, stopWatching := s.whileAlive(ctx, p.to)
+	defer stopWatching()
 	req, err := http.NewRequestWithContext(ctx, r.Method, p.to+r.URL.RequestURI(), bytes.NewReader(p.kept.Bytes())) //nolint:gosec // the address is that of a node which registered in our own store
 	if err != nil {
 		return errors.Join(p.why, err)

@@ -64,6 +64,11 @@ type Options struct {
 	// for each slow client.
 	SendBuffer int
 
+	// NodeAlive says whether the node at an address is one of those that share the store;
+	// a request that was passed on to it is given up when it isn't. If nil, it is waited
+	// for.
+	NodeAlive func(ctx context.Context, address string) (bool, error)
+
 	// HeaderTimeout is how long a client may take to send a request's headers,
 	// default 10 s; BodyTimeout the same for a body and for a message over WebSocket,
 	// from its first byte, default 60 s; IdleTimeout how

@@ -310,8 +310,8 @@ func (r *request) listNodes(ctx context.Context, p *command.ListNodes) (*command
 	if err := CheckAdmin(r.caller, p); err != nil {
 		return nil, err
 	}
-	shared, ok := r.m.opt.Store.(store.NodeLister)
-	if !ok {
+	shared := r.m.shared
+	if shared == nil {
 		return &command.ListNodesResult{Nodes: []command.NodeRecord{{NodeID: r.m.opt.RuntimeID, Self: true, Alive: true, Sessions: int64(r.m.Figures().Loaded)}}}, nil
 	}
 	nodes, err := shared.Nodes(ctx)

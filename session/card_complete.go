@@ -72,8 +72,13 @@ func (m *Manager) WriteCards(ctx context.Context) error {
 	return m.markCarded(ctx, cardsMadeLater)
 }
 
+// markCarded writes that the cards are complete. Nodes that start together all do.
 func (m *Manager) markCarded(ctx context.Context, how string) error {
-	claim, err := m.opt.Store.Claim(ctx, cardedSession)
+	return m.retryFenced(ctx, func() error { return m.markCardedOnce(ctx, how) })
+}
+
+func (m *Manager) markCardedOnce(ctx context.Context, how string) error {
+	claim, err := m.claimSession(ctx, cardedSession)
 	if err != nil {
 		return storeFault(err)
 	}

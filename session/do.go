@@ -100,9 +100,21 @@ func Write[R any](ctx context.Context, m *Manager, caller command.Caller, p comm
 	})
 }
 
-// ViewAs is View for a caller: a session that it may not see is not found.
+// ViewAs is Read for a caller: a session that it may not see is not found.
 func (m *Manager) ViewAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
 	return (&request{m: m, caller: caller}).viewSession(ctx, sessionID, view)
+}
+
+// OwnAs is View for a caller, for what only the node can tell that owns the session, such
+// as what is in its workspace.
+func (m *Manager) OwnAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
+	r := &request{m: m, caller: caller}
+	return m.View(ctx, sessionID, func(st *state.Session) error {
+		if err := r.checkVisible(sessionID, st); err != nil {
+			return err
+		}
+		return view(st)
+	})
 }
 
 // ActorOf is the caller as facts name it.
@@ -172,9 +184,9 @@ func (r *request) checkVisible(sessionID string, st *state.Session) error {
 	return nil
 }
 
-// viewSession reads a session that the caller may see.
+// viewSession reads a session that the caller may see. It claims nothing.
 func (r *request) viewSession(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return r.m.View(ctx, sessionID, func(st *state.Session) error {
+	return r.m.Read(ctx, sessionID, func(st *state.Session) error {
 		if err := r.checkVisible(sessionID, st); err != nil {
 			return err
 		}

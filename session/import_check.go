@@ -175,7 +175,7 @@ func (m *Manager) checkForkPoint(ctx context.Context, account string, from *even
 		if hex.EncodeToString(have.Hash[:]) != from.Hash {
 			return fault.New(fault.Conflict, "it is a fork of session %s, and the session of that id here is a different one", from.SessionID)
 		}
-		return m.View(ctx, from.SessionID, func(s *state.Session) error {
+		return m.Read(ctx, from.SessionID, func(s *state.Session) error {
 			if s.Account != account {
 				return fault.New(fault.Conflict, "it is a fork of session %s, which belongs to another account", from.SessionID)
 			}

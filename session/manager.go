@@ -131,10 +131,15 @@ type Manager struct {
 	standings      sync.Mutex
 	standingsKnown bool
 
+	// shared is the store if several nodes have it open, else nil.
+	shared store.Shared
+
 	mu      sync.Mutex
 	writers map[string]*writer
-	sweeps  uint64 // counts time for idle writers: asking the clock at each use would cost more
-	closed  bool
+	// strays are the sessions whose facts could not be written, see [Manager.Strays].
+	strays map[string]struct{}
+	sweeps uint64 // counts time for idle writers: asking the clock at each use would cost more
+	closed bool
 
 	// limits are the quotas by their origin, retention is the run that was asked for.
 	limits    limitBook
@@ -147,7 +152,8 @@ type Manager struct {
 // New returns a manager over a store. Close releases it; the store stays open.
 func New(opt Options) *Manager {
 	opt.setDefaults()
-	m := &Manager{opt: opt, writers: map[string]*writer{}, stop: make(chan struct{})}
+	m := &Manager{opt: opt, writers: map[string]*writer{}, strays: map[string]struct{}{}, stop: make(chan struct{})}
+	m.shared, _ = opt.Store.(store.Shared)
 	m.journal = newJournal(opt.Store, m.batchPublished)
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
@@ -193,7 +199,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.stopped.Wait()
 	var errs []error
 	for _, w := range writers {
-		errs = append(errs, w.retireSession(ctx))
+		errs = append(errs, w.retireSession(ctx, true))
 	}
 	m.journal.close()
 	m.topics.close()
@@ -221,7 +227,7 @@ func (m *Manager) acquireWriter(sessionID string) (*writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+		return nil, fault.Wrap(fault.Unavailable, errStopped, "the runtime is stopping")
 	}
 	w := m.writers[sessionID]
 	if w == nil {
@@ -283,7 +289,9 @@ func (m *Manager) Peek(ctx context.Context, sessionID string, view func(*state.S
 
 // writeDecision runs a decision; create says that the session need not exist.
 func (m *Manager) writeDecision(ctx context.Context, sessionID string, by event.Emitter, create bool, decide func(*Tx) error) error {
-	err := m.useWriter(sessionID, func(w *writer) error { return w.decideAndCommit(ctx, by, create, decide) })
+	err := m.retryFenced(ctx, func() error {
+		return m.useWriter(sessionID, func(w *writer) error { return w.decideAndCommit(ctx, by, create, decide) })
+	})
 	return m.refuseAtQuota(ctx, sessionID, err)
 }
 
@@ -332,7 +340,7 @@ func (m *Manager) sweepIdle() {
 			return
 		case <-tick.C:
 			for _, w := range m.idleWriters() {
-				if err := w.retireSession(context.Background()); err != nil {
+				if err := w.retireSession(context.Background(), false); err != nil {
 					m.opt.Logger.Warn("an idle session could not be unloaded", "sessionId", w.id, "error", err)
 				}
 			}
@@ -361,6 +369,7 @@ func (m *Manager) idleWriters() []*writer {
 
 // Hint says that another node appended to a session.
 func (m *Manager) Hint(a store.Appended) {
+	m.noteForeignAppend(a)
 	m.topics.hint(a)
 	if a.SessionID == event.RuntimeSession {
 		m.readLimits(context.Background()) // another node may have set some

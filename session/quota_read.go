@@ -89,6 +89,9 @@ func (m *Manager) loadStandings(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
+		if m.shared != nil {
+			continue // the nodes that own them count them
+		}
 		err := m.Peek(ctx, id, func(*state.Session) error { return nil })
 		if err != nil && fault.KindOf(err) != fault.Unavailable { // another node has it, and counts it
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/event"
@@ -27,6 +28,13 @@ type writer struct {
 	// Guarded by the manager's lock: the number of users, and the sweep at which there were some.
 	users    int
 	lastUsed uint64
+
+	// ready says that the session is loaded, head is the last fact that was decided here,
+	// and outrun says that another node wrote after it; see shared.go. term is that of the
+	// node's lease under which the session was claimed.
+	ready, outrun atomic.Bool
+	head          atomic.Uint64
+	term          uint64
 
 	mu     sync.Mutex
 	loaded bool
@@ -173,6 +181,11 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 	if w.failed {
 		return errStale
 	}
+	if w.loaded && w.isOutdated() {
+		w.failed = true
+		w.m.dropWriter(w)
+		return errStale
+	}
 	if !w.loaded {
 		if err := w.loadSession(ctx); err != nil {
 			w.failed = true
@@ -273,6 +286,7 @@ func (w *writer) dropStored(p *pending) {
 	}
 	if p.err != nil {
 		w.failed = true
+		w.m.noteStray(w.id)
 		return
 	}
 	for i := range p.batch.Index {
@@ -327,6 +341,7 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 		b.Records[i].Hash = w.chain.Next(data)
 		start = end
 	}
+	w.head.Store(w.state.Sequence)
 	w.trackIndex(b, len(tx.facts), len(buf))
 	if err := w.addSnapshotIfDue(b); err != nil {
 		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
@@ -457,11 +472,14 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 
 // loadSession claims the session and folds it from its snapshot and the facts after it.
 func (w *writer) loadSession(ctx context.Context) error {
-	claim, err := w.m.opt.Store.Claim(ctx, w.id)
+	term, _ := w.m.term()
+	claim, err := w.m.claimSession(ctx, w.id)
 	if err != nil {
 		return fmt.Errorf("session: claim %s: %w", w.id, err)
 	}
-	w.epoch = claim.Epoch
+	w.epoch, w.term = claim.Epoch, term
+	w.head.Store(claim.Head.Sequence)
+	defer func() { w.ready.Store(w.loaded) }()
 	if claim.Head.Sequence == 0 {
 		// Nothing was ever written, no snapshot either: there is nothing to look for.
 		w.state, w.chain, w.loaded = state.New(w.id), store.NewChain(store.Genesis(w.id)), true
@@ -482,6 +500,9 @@ func (w *writer) loadSession(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if w.m.shared != nil && st.Sequence > claim.Head.Sequence {
+		return fmt.Errorf("session: load %s: %w", w.id, store.ErrFenced) // another node claimed it and wrote meanwhile
 	}
 	if st.Sequence != claim.Head.Sequence || w.chain.Last() != claim.Head.Hash {
 		return fmt.Errorf("%w: session %s ends at %d, its facts at %d", store.ErrCorrupt, w.id, claim.Head.Sequence, st.Sequence)
@@ -549,8 +570,9 @@ func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *sto
 }
 
 // retireSession puts the session away: its state is stored if the tail grew long, and
-// the claim is given back. The writer must not be used afterwards.
-func (w *writer) retireSession(ctx context.Context) error {
+// the claim is given back, unless there is work under it and the manager goes on. The
+// writer must not be used afterwards.
+func (w *writer) retireSession(ctx context.Context, stopping bool) error {
 	if err := w.quiesce(); err != nil {
 		return err
 	}
@@ -561,7 +583,7 @@ func (w *writer) retireSession(ctx context.Context) error {
 		return nil
 	}
 	w.failed = true
-	return errors.Join(w.appendLast(ctx), w.m.opt.Store.Release(ctx, w.id, w.epoch))
+	return errors.Join(w.appendLast(ctx), w.giveClaimBack(ctx, stopping))
 }
 
 // appendLast stores what spares work later: the state if the tail grew long, and the

@@ -66,6 +66,8 @@ var (
 	ErrNewer = errors.New("store: the data was written by a newer version of agentd")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("store: in use by another process")
+	// ErrReplaced: another process took over the name of this node.
+	ErrReplaced = errors.New("store: the node was replaced")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store: closed")
 )
@@ -315,10 +317,31 @@ type Store interface {
 	Close() error
 }
 
-// NodeLister is a store that several nodes share.
-type NodeLister interface {
+// Shared is a store that several nodes have open at once. A node that dies loses its
+// claims; the others find what it left.
+type Shared interface {
+	Store
 	// Nodes returns the nodes that are registered, this one first.
 	Nodes(ctx context.Context) ([]Node, error)
+	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
+	// a live node owns it, which is fenced from then on.
+	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)
+	// Adopt makes this node the owner of sessions that no live node owns and that have
+	// an index entry of a kind whose key is the session's id. It takes at most limit of
+	// them and returns their ids; no two nodes are given the same one. It costs next to
+	// nothing if there is none, so that a node can ask every moment.
+	Adopt(ctx context.Context, kind string, limit int) ([]string, error)
+	// Yield gives up a claim of a session that has such an entry: the next node that
+	// adopts gets it, without waiting for the lease. A claim that isn't the newest any
+	// more is ignored.
+	Yield(ctx context.Context, sessionID string, epoch uint64) error
+	// Term returns the number of this node's lease, and whether it holds. After a lease
+	// that lapsed the number is another one: what the node owned before may have been
+	// taken in between.
+	Term() (n uint64, held bool)
+	// Owned returns the sessions with such an entry that this node owns, also by a claim
+	// of an earlier process of its name.
+	Owned(ctx context.Context, kind string) ([]string, error)
 }
 
 // Node is one of the processes that share a store.

@@ -230,7 +230,7 @@ func (x *trialExport) transcript(ctx context.Context) error {
 
 // comparisons takes over what the last comparison that names the trial says.
 func (x *trialExport) comparisons(ctx context.Context) error {
-	return x.r.manager.View(ctx, x.t.sessionID, func(s *state.Session) error {
+	return x.r.manager.Read(ctx, x.t.sessionID, func(s *state.Session) error {
 		for i := range s.Benchmark.Comparisons {
 			c := &s.Benchmark.Comparisons[i]
 			if slices.Contains(c.Candidate.TrialIDs, x.t.TrialID) || slices.Contains(c.Baseline.TrialIDs, x.t.TrialID) {

@@ -120,6 +120,9 @@ func (w *Work) watchSchedule(sessionID, id string) {
 func (w *Work) addScheduleWatch(sessionID, id string, woken chan struct{}) {
 	for w.ctx.Err() == nil {
 		at, gone, err := w.fireSchedule(w.ctx, sessionID, id)
+		if session.LostSession(err, sessionID) {
+			return // the node that has the session watches it
+		}
 		if err != nil && w.ctx.Err() == nil {
 			w.opt.Logger.Error("a schedule could not be checked", "sessionId", sessionID, "scheduleId", id, "error", err)
 			at = w.opt.Clock().Add(retryStep)

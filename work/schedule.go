@@ -72,7 +72,7 @@ func (w *Work) lookAtAll(work map[string]map[string]bool) {
 				ids = append(ids, id)
 			}
 			slices.Sort(ids)
-			if err := w.lookAtTasks(w.ctx, sessionID, ids); err != nil && w.ctx.Err() == nil {
+			if err := w.lookAtTasks(w.ctx, sessionID, ids); err != nil && w.ctx.Err() == nil && !session.LostSession(err, sessionID) {
 				w.opt.Logger.Error("tasks could not be checked", "sessionId", sessionID, "error", err)
 				for _, id := range ids {
 					w.timers.set(sessionID, id, w.m.Now().Add(tryAgain))
@@ -199,7 +199,7 @@ func (w *Work) startQueued(p place) {
 		return err
 	})
 	w.slots.settle(p, started && err == nil)
-	if err != nil && w.ctx.Err() == nil {
+	if err != nil && w.ctx.Err() == nil && !session.LostSession(err, p.sessionID) {
 		w.opt.Logger.Error("a task could not be started", "taskId", p.taskID, "error", err)
 		w.timers.set(p.sessionID, p.taskID, w.m.Now().Add(tryAgain))
 	}

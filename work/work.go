@@ -228,7 +228,8 @@ func (w *Work) runLoop() {
 		w.mu.Unlock()
 		for sessionID, facts := range due {
 			for _, look := range []func(context.Context, string, []event.Event) error{w.lookAtSubagents, w.lookAtJobs, w.lookAtSchedules} {
-				if err := look(w.ctx, sessionID, facts); err != nil && w.ctx.Err() == nil {
+				if err := look(w.ctx, sessionID, facts); err != nil && w.ctx.Err() == nil && !session.LostSession(err, sessionID) {
+					w.m.Stray(sessionID)
 					w.opt.Logger.Error("pending work could not be checked", "sessionId", sessionID, "error", err)
 				}
 			}

@@ -104,7 +104,7 @@ func (a *app) openForTrials(ctx context.Context, c *config.Config, hidden []stri
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.openStore(ctx, c, "", log)
+	s, err := a.openStore(ctx, c, node{}, log)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog
 	open := openExisting
 	if n == toRun || n == toServe {
 		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
-			return a.openStore(ctx, c, "", log)
+			return a.openStore(ctx, c, node{}, log)
 		}
 	}
 	s, err := open(ctx, c, log)

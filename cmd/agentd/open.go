@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/event"
@@ -18,16 +19,22 @@ import (
 
 // openStore opens the facts that the configuration names, and makes the store if
 // there is none.
-func (a *app) openStore(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
+func (a *app) openStore(ctx context.Context, c *config.Config, self node, log *slog.Logger) (store.Store, error) {
 	if err := a.claimData(c); err != nil {
 		return nil, err
 	}
-	return openData(ctx, c, address, log)
+	return openData(ctx, c, self, log)
 }
 
-func openData(ctx context.Context, c *config.Config, address string, log *slog.Logger) (store.Store, error) {
+// node is what this process is among the nodes of a database. The zero value has a name of
+// its own and can't be reached.
+type node struct{ name, address string }
+
+func openData(ctx context.Context, c *config.Config, self node, log *slog.Logger) (store.Store, error) {
 	if c.Database() {
-		s, err := postgres.Open(ctx, c.Data, &postgres.Options{Address: address, Logger: log})
+		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
+			NodeID: self.name, Address: self.address, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
+		})
 		if err != nil {
 			return nil, explain(err)
 		}
@@ -59,7 +66,7 @@ func openExisting(ctx context.Context, c *config.Config, log *slog.Logger) (stor
 	if !c.Database() && !hasStore(c.Data) {
 		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" create one, and --data names another directory", c.Data)
 	}
-	return openData(ctx, c, "", log)
+	return openData(ctx, c, node{}, log)
 }
 
 // hasStore reports whether a directory holds a store.

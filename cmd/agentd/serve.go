@@ -76,9 +76,12 @@ type serving struct {
 	runtime  *agentd.Runtime
 	tokens   *server.Tokens
 	listener net.Listener
-	door     *server.Server
-	note     *serverNote
-	console  *server.Console // nil in a build without one
+	// address is where other nodes reach this one; leaveName gives its name back.
+	address   string
+	leaveName func() error
+	door      *server.Server
+	note      *serverNote
+	console   *server.Console // nil in a build without one
 	// backups is held while a backup is made.
 	backups  sync.Mutex
 	fixtures fixtureFlags
@@ -143,7 +146,7 @@ func (s *serving) open(ctx context.Context) error {
 	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL}
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
-		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: c.AllowedHosts, TLS: s.tls,
+		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(),
 		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b), Console: s.console,
 	})
 	return nil
@@ -165,10 +168,18 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		if err := s.listen(ctx); err != nil {
 			return err
 		}
-		s.store, err = s.app.openStore(ctx, c, nodeURL(s.listener.Addr(), s.tls != nil), s.log)
+		if err := s.claimData(c); err != nil {
+			return err
+		}
+		self := node{address: advertised(c, s.listener.Addr(), s.tls != nil)}
+		if self.name, s.leaveName, err = nodeName(c); err != nil {
+			return err
+		}
+		s.address = self.address
+		s.store, err = s.app.openStore(ctx, c, self, s.log)
 		return err
 	}
-	if s.store, err = s.app.openStore(ctx, c, "", s.log); err != nil {
+	if s.store, err = s.app.openStore(ctx, c, node{}, s.log); err != nil {
 		return err
 	}
 	if err := removeScratch(c.Data); err != nil {
@@ -178,12 +189,12 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 }
 
 func (s *serving) listen(ctx context.Context) (err error) {
-	if s.listener, err = server.Listen(ctx, s.address(), true); err != nil {
+	if s.listener, err = server.Listen(ctx, s.listenAddress(), true); err != nil {
 		advice := "--listen names another address"
 		if s.loaded.Config.Socket != "" {
 			advice = "--socket names another path"
 		}
-		return fmt.Errorf("can't listen on %s: %w; %s", s.address(), errors.Unwrap(err), advice)
+		return fmt.Errorf("can't listen on %s: %w; %s", s.listenAddress(), errors.Unwrap(err), advice)
 	}
 	return nil
 }
@@ -209,8 +220,8 @@ func nodeURL(addr net.Addr, secure bool) string {
 	return scheme + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// address is where to listen, as [server.Listen] wants it.
-func (s *serving) address() string {
+// listenAddress is where to listen, as [server.Listen] wants it.
+func (s *serving) listenAddress() string {
 	if c := s.loaded.Config; c.Socket != "" {
 		return "unix:" + c.Socket
 	}
@@ -301,6 +312,9 @@ func (s *serving) closeAll(ctx context.Context) error {
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
+	}
+	if s.leaveName != nil {
+		errs = append(errs, s.leaveName())
 	}
 	return errors.Join(errs...)
 }

@@ -11,13 +11,18 @@ import (
 )
 
 // A claim succeeds in one statement, so that of two nodes one comes first. The
-// lease is compared with the database's clock.
+// lease is compared with the database's clock. A process whose name another one took
+// over claims nothing any more. With the last parameter the session is taken from a live
+// owner too.
 const claimSQL = `
-INSERT INTO agentd.sessions AS s (session_id, epoch, owner) VALUES ($1, 1, $2)
+INSERT INTO agentd.sessions AS s (session_id, epoch, owner)
+SELECT $1, 1, $2 WHERE EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $3)
 ON CONFLICT (session_id) DO UPDATE SET epoch = s.epoch + 1, owner = $2
-WHERE s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (
+WHERE $4 OR s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (
 	SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > clock_timestamp())
 RETURNING epoch, head, hash`
+
+const incarnationSQL = `SELECT EXISTS (SELECT 1 FROM agentd.nodes WHERE node_id = $1 AND incarnation <> $2)`
 
 const ownerSQL = `
 SELECT n.node_id, n.address, n.lease_until FROM agentd.sessions s JOIN agentd.nodes n ON n.node_id = s.owner
@@ -26,8 +31,20 @@ WHERE s.session_id = $1`
 // Releasing takes a new epoch as well: a former owner can't write.
 const releaseSQL = `UPDATE agentd.sessions SET owner = NULL, epoch = epoch + 1 WHERE session_id = $1 AND epoch = $2 AND owner IS NOT NULL`
 
+// Yielding leaves the session for the next node that adopts.
+const yieldSQL = `UPDATE agentd.sessions SET owner = '', epoch = epoch + 1 WHERE session_id = $1 AND epoch = $2 AND owner IS NOT NULL`
+
 // Claim makes the caller the one writer of a session. See [store.Store].
 func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error) {
+	return s.claim(ctx, sessionID, false)
+}
+
+// ClaimAnyway implements [store.Shared].
+func (s *Store) ClaimAnyway(ctx context.Context, sessionID string) (store.Claim, error) {
+	return s.claim(ctx, sessionID, true)
+}
+
+func (s *Store) claim(ctx context.Context, sessionID string, anyway bool) (store.Claim, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return store.Claim{}, err
 	}
@@ -37,7 +54,7 @@ func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error
 	}
 	// An owner that is found dead between the two statements is worth another try.
 	for range 10 {
-		claim, err := s.tryClaim(ctx, sessionID)
+		claim, err := s.tryClaim(ctx, sessionID, anyway)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return claim, err
 		}
@@ -46,15 +63,22 @@ func (s *Store) Claim(ctx context.Context, sessionID string) (store.Claim, error
 }
 
 // tryClaim tries once. The error is pgx.ErrNoRows if the owner went away in the meantime.
-func (s *Store) tryClaim(ctx context.Context, sessionID string) (store.Claim, error) {
+func (s *Store) tryClaim(ctx context.Context, sessionID string, anyway bool) (store.Claim, error) {
 	var epoch int64
 	var row headRow
-	err := s.queryRow(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID)
+	err := s.queryRow(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID, s.incarnation, anyway)
 	if err == nil {
 		return store.Claim{Epoch: uint64(epoch), Head: row.value()}, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return store.Claim{}, wrapFailed("claim "+sessionID, err)
+	}
+	var replaced bool
+	if err := s.queryRow(ctx, []any{&replaced}, incarnationSQL, s.opts.NodeID, s.incarnation); err != nil {
+		return store.Claim{}, wrapFailed("claim "+sessionID, err)
+	}
+	if replaced {
+		return store.Claim{}, fmt.Errorf("postgres: claim %s: %w", sessionID, s.replacedError())
 	}
 	owned := &store.OwnedError{SessionID: sessionID}
 	err = s.queryRow(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
@@ -77,5 +101,18 @@ func (s *Store) Release(ctx context.Context, sessionID string, epoch uint64) err
 	if err := s.exec(ctx, releaseSQL, sessionID, int64(epoch)); err != nil {
 		return wrapFailed("release "+sessionID, err)
 	}
+	return nil
+}
+
+// Yield implements [store.Shared].
+func (s *Store) Yield(ctx context.Context, sessionID string, epoch uint64) error {
+	if err := s.enterCall(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	if err := s.exec(ctx, yieldSQL, sessionID, int64(epoch)); err != nil {
+		return wrapFailed("yield "+sessionID, err)
+	}
+	s.keeper.wake()
 	return nil
 }

@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"agentd/store"
 )
 
 const (
@@ -37,9 +40,11 @@ ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address 
 
 // registerNode makes this process the node of its name.
 func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
+	asked := time.Now()
 	if _, err := conn.Exec(ctx, registerSQL, s.leaseArgs()...); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
+	s.lease.renewed(asked, s.opts.LeaseTTL)
 	if _, err := conn.Exec(ctx, dropForeignSQL); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
@@ -129,11 +134,45 @@ func (k *keeper) connect(ctx context.Context) error {
 }
 
 func (k *keeper) renew(ctx context.Context) error {
+	asked := time.Now()
 	tag, err := k.conn.Exec(ctx, heartbeatSQL, k.s.leaseArgs()...)
 	if err == nil && tag.RowsAffected() == 0 {
-		return fmt.Errorf("another process is node %s now", k.s.opts.NodeID)
+		return k.s.replacedError()
+	}
+	if err == nil {
+		k.s.lease.renewed(asked, k.s.opts.LeaseTTL)
 	}
 	return err
+}
+
+// lease is what this process knows of its node's lease. It counts from before it asked, so
+// it never takes a lease for longer than the database does.
+type lease struct {
+	mu    sync.Mutex
+	term  uint64
+	asked time.Time
+}
+
+// renewed notes a renewal that was asked for at a time.
+func (l *lease) renewed(asked time.Time, ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if asked.Sub(l.asked) > ttl {
+		l.term++
+	}
+	l.asked = asked
+}
+
+// Term implements [store.Shared].
+func (s *Store) Term() (n uint64, held bool) {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	return s.lease.term, time.Since(s.lease.asked) < s.opts.LeaseTTL
+}
+
+// replacedError says that this process lost its name to another one.
+func (s *Store) replacedError() error {
+	return fmt.Errorf("%w: another process is node %s now; this one takes no session any more: stop it, or give it another name", store.ErrReplaced, s.opts.NodeID)
 }
 
 // notify doesn't wait for the disk: a lost hint is only late.

@@ -112,6 +112,7 @@ type Store struct {
 	pool        *pgxpool.Pool
 	start       position
 	keeper      *keeper
+	lease       lease
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -119,6 +120,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
+	sweeps time.Time // when sessions without an owner are looked for next
 }
 
 var _ store.Store = (*Store)(nil)

@@ -25,7 +25,12 @@ type Config struct {
 	StateDir     string   `json:"stateDir"`
 	Insecure     bool     `json:"insecure"`
 	AllowedHosts []string `json:"allowedHosts"`
-	TLS          struct {
+	Advertise    string   `json:"advertise"`
+	Node         struct {
+		Name  string `json:"name"`
+		Lease Span   `json:"lease"`
+	} `json:"node"`
+	TLS struct {
 		Cert string `json:"cert"`
 		Key  string `json:"key"`
 	} `json:"tls"`

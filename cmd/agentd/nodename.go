@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/store"
+)
+
+// nodesDir holds the names of the nodes that run from a directory of this machine.
+const nodesDir = "nodes"
+
+// maxNodesHere bounds the nodes that run from one directory at once.
+const maxNodesHere = 64
+
+// nodeName returns the name of the node that this process is. A name that wasn't chosen is
+// made once and kept in a file, which is locked for as long as the process lives: the next
+// process has the same name and so the sessions of the one before, and two at once have
+// two names.
+func nodeName(c *config.Config) (name string, release func() error, err error) {
+	if c.Node.Name != "" {
+		return c.Node.Name, func() error { return nil }, nil
+	}
+	dir := filepath.Join(c.Local(), nodesDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, fmt.Errorf("node name: %w", err)
+	}
+	for i := range maxNodesHere {
+		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(i+1)), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // a path of the operator's
+		if err != nil {
+			return "", nil, fmt.Errorf("node name: %w", err)
+		}
+		if err := tryLockFile(f); err != nil {
+			_ = f.Close() // another process has it
+			continue
+		}
+		name, err := keptName(f)
+		if err != nil {
+			return "", nil, errors.Join(fmt.Errorf("node name: %w", err), f.Close())
+		}
+		return name, f.Close, nil
+	}
+	return "", nil, fmt.Errorf("%d nodes run from %s already; give this one another directory with --state-dir, or a name with node.name", maxNodesHere, c.Local())
+}
+
+// keptName returns the name in a file, and makes it if the file is empty.
+func keptName(f *os.File) (string, error) {
+	data, err := os.ReadFile(f.Name())
+	if err != nil {
+		return "", err
+	}
+	if name := strings.TrimSpace(string(data)); name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "node"
+	}
+	host, _, _ = strings.Cut(strings.ToLower(host), ".")
+	name := host + "-" + strings.ToLower(rand.Text()[:8])
+	if _, err := f.WriteString(name + "\n"); err != nil {
+		return "", err
+	}
+	return name, f.Sync()
+}
+
+// advertised is where other nodes reach this one: what the configuration says, else where
+// it listens.
+func advertised(c *config.Config, addr net.Addr, secure bool) string {
+	if c.Advertise != "" {
+		return strings.TrimSuffix(c.Advertise, "/")
+	}
+	return nodeURL(addr, secure)
+}
+
+// servedHosts are the names by which this server may be addressed: those of the
+// configuration, and the one under which it told the other nodes that it is reached.
+func servedHosts(c *config.Config, address string) []string {
+	hosts := append([]string{}, c.AllowedHosts...)
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		hosts = append(hosts, u.Host)
+	}
+	return hosts
+}
+
+// nodeAlive returns what says whether a node lives, or nil if the store has only one. All
+// that ask within a moment share one look at the database.
+func (s *serving) nodeAlive() func(context.Context, string) (bool, error) {
+	shared, ok := s.store.(store.Shared)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	var at time.Time
+	var alive map[string]bool
+	return func(ctx context.Context, address string) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(at) > nodeLook {
+			nodes, err := shared.Nodes(ctx)
+			if err != nil {
+				return false, err
+			}
+			at, alive = now, map[string]bool{}
+			for _, n := range nodes {
+				alive[n.Address] = alive[n.Address] || n.Alive
+			}
+		}
+		return alive[address], nil
+	}
+}
+
+// nodeLook is how long a look at the nodes is good for.
+const nodeLook = 400 * time.Millisecond

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"agentd/client"
+	"agentd/command"
+	"agentd/event"
+	"agentd/internal/pgtest"
+)
+
+// fleet is some nodes over one database that know the same token and have the same
+// configuration.
+type fleet struct {
+	t           *testing.T
+	url, config string
+	token       []byte
+}
+
+// newFleet makes a database and a configuration with a lease and a script of answers.
+func newFleet(t *testing.T, lease, script string, more ...string) *fleet {
+	t.Helper()
+	dir := t.TempDir()
+	answers := writeFile(t, dir, "answers.yaml", script)
+	text := "node: {lease: " + lease + "}\nproviders:\n  - {id: play, kind: script, script: " + answers + ", models: [{id: m}]}\n" + strings.Join(more, "\n")
+	return &fleet{
+		t: t, url: pgtest.Shared(t).Database(t), config: writeFile(t, dir, "node.yaml", text),
+		token: []byte("shared-" + rand.Text() + "\n"),
+	}
+}
+
+// dir makes the state directory of a node.
+func (f *fleet) dir() string {
+	f.t.Helper()
+	dir := f.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, adminTokenFile), f.token, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	accepted(f.t, dir)
+	return dir
+}
+
+// node starts a node in a state directory.
+func (f *fleet) node(dir string, args ...string) *process {
+	f.t.Helper()
+	return start(f.t, dir, append([]string{"--data", f.url, "--state-dir", dir, "--config", f.config}, args...)...)
+}
+
+// slow never answers. A turn that another node goes on with, which answers at once, comes to
+// its end.
+const slow = "answers:\n  - {text: never, stall: 1h}\n"
+
+// quick returns the same fleet with answers at once.
+func (f *fleet) quick() *fleet {
+	f.t.Helper()
+	out := *f
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	lease, _, _ := strings.Cut(string(text), "\n")
+	out.config = writeFile(f.t, f.t.TempDir(), "quick.yaml", lease+"\n")
+	return &out
+}
+
+// TestTurnGoesOnElsewhere kills a node in the middle of a turn. Another node takes the turn
+// up by itself: it is only followed there, which asks for nothing.
+func TestTurnGoesOnElsewhere(t *testing.T) {
+	f := newFleet(t, "1s", slow)
+	a, b := f.node(f.dir()), f.quick().node(f.dir())
+	r := a.submit("hello")
+	b.until(r.SessionID, "model.requested", 1)
+	a.stop(syscall.SIGKILL)
+	b.completed(r)
+}
+
+// TestTurnGoesOnAfterAStop stops a node in the middle of a turn: another one goes on without
+// waiting for the lease, which is an hour.
+func TestTurnGoesOnAfterAStop(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	a, b := f.node(f.dir()), f.quick().node(f.dir())
+	r := a.submit("hello")
+	b.until(r.SessionID, "model.requested", 1)
+	a.stop(syscall.SIGTERM)
+	b.completed(r)
+}
+
+// TestTurnGoesOnAfterARestart kills the only node and starts it again. It knows that the
+// process of its name before is dead and doesn't wait for its lease, which is an hour.
+func TestTurnGoesOnAfterARestart(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	dir := f.dir()
+	a := f.node(dir)
+	r := a.submit("hello")
+	a.until(r.SessionID, "model.requested", 1)
+	a.stop(syscall.SIGKILL)
+	a = f.quick().node(dir)
+	a.completed(r)
+}
+
+// TestNodesOfOneDirectoryHaveTwoNames: a second server from the same directory is another
+// node, and doesn't take the first one's sessions.
+func TestNodesOfOneDirectoryHaveTwoNames(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	dir := f.dir()
+	a, b := f.node(dir), f.node(dir)
+	res, err := client.Call[command.ListNodesResult](t.Context(), b.client(), &command.ListNodes{})
+	if err != nil || len(res.Nodes) != 2 || res.Nodes[0].NodeID == res.Nodes[1].NodeID || !res.Nodes[0].Alive || !res.Nodes[1].Alive {
+		t.Fatalf("%+v, %v; want two live nodes", res, err)
+	}
+	a.stop(syscall.SIGTERM)
+}
+
+// TestReadingClaimsNothing reads a session with a waiting question through another node: it
+// stays where it is, also when it is out of memory there.
+func TestReadingClaimsNothing(t *testing.T) {
+	f := newFleet(t, "1h", "answers:\n  - ask: {prompt: Which colour?, schema: {type: string}}\n  - {text: thanks}\n")
+	a, b := f.node(f.dir()), f.node(f.dir())
+	r := a.submit("hello")
+	b.until(r.SessionID, "action.required", 1)
+	owner := func() string {
+		conn, err := pgx.Connect(t.Context(), f.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+		var name string
+		if err := conn.QueryRow(t.Context(), `SELECT coalesce(owner, 'none') FROM agentd.sessions WHERE session_id = $1`, r.SessionID).Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	before := owner()
+	for _, p := range []command.Params{
+		&command.GetSession{SessionID: r.SessionID}, &command.ListTasks{SessionID: r.SessionID}, &command.ListActions{SessionID: r.SessionID},
+	} {
+		var res json.RawMessage
+		if err := b.client().Do(t.Context(), p, &res); err != nil {
+			t.Fatalf("%s through the other node: %v", p.Command(), err)
+		}
+	}
+	if after := owner(); after != before || before == "none" {
+		t.Errorf("the session was owned by %s and is by %s after it was read", before, after)
+	}
+	// What owned it dies; a read of a session without a live owner claims nothing either.
+	a.stop(syscall.SIGKILL)
+	var res json.RawMessage
+	if err := b.client().Do(t.Context(), &command.GetSession{SessionID: r.SessionID}, &res); err != nil {
+		t.Fatal(err)
+	}
+	if after := owner(); after != before {
+		t.Errorf("the session was owned by %s and is by %s after it was read", before, after)
+	}
+}
+
+// TestNodesStartTogether starts three nodes at once whose leases last for an hour: none waits
+// for another, also while the first writes into the session that belongs to all.
+func TestNodesStartTogether(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	dirs := []string{f.dir(), f.dir(), f.dir()}
+	nodes := make([]*process, len(dirs))
+	var starting sync.WaitGroup
+	for i, dir := range dirs {
+		starting.Go(func() { nodes[i] = f.node(dir) })
+	}
+	starting.Wait()
+	for i, p := range nodes {
+		params := &command.SetPolicy{Rules: []event.PolicyRule{{Decision: "deny", Tool: "shell", Match: fmt.Sprintf("rm %d*", i)}}}
+		var res json.RawMessage
+		if err := p.client().Do(t.Context(), params, &res); err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+	}
+}
+
+// TestHostPolicyReachesAllNodes: what an admin forbids on one node is forbidden on the
+// others.
+func TestHostPolicyReachesAllNodes(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	a, b := f.node(f.dir()), f.node(f.dir())
+	var res json.RawMessage
+	if err := a.client().Do(t.Context(), &command.SetPolicy{Rules: []event.PolicyRule{{Decision: "deny", Tool: "shell", Match: "make *"}}}, &res); err != nil {
+		t.Fatal(err)
+	}
+	c := b.client()
+	for t.Context().Err() == nil {
+		var got struct{ Rules []event.PolicyRule }
+		if err := c.Do(t.Context(), &command.GetPolicy{}, &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Rules) == 1 && got.Rules[0].Match == "make *" {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
