@@ -93,6 +93,7 @@ func (r *Runtime) startReplay(ctx context.Context, caller command.Caller, p *com
 	}
 	b.mu.Lock()
 	run.cancel = cancel
+	run.record.EvidenceID = p.EvidenceID
 	run.record.SessionID, run.record.Total, run.record.Integrity = facts.SessionID, facts.total, facts.integrity
 	started := run.record
 	b.mu.Unlock()
@@ -132,19 +133,68 @@ func (b *replayBook) forget(run *replayRun) {
 // recordedFacts finds what is replayed, if the caller may see it. What is read later is
 // read with the replay's own context.
 func (r *Runtime) recordedFacts(ctx, runCtx context.Context, caller command.Caller, p *command.StartReplay) (*recordedFacts, error) {
-	if p.Ref != "" {
-		return r.recordedCase(ctx, caller, p)
+	switch {
+	case p.Ref != "":
+		return r.recordedCase(ctx, caller, p.Ref, p.Edited)
+	case p.EvidenceID != "":
+		return r.recordedExport(ctx, runCtx, caller, p)
+	default:
+		return r.recordedSession(ctx, runCtx, caller, p.SessionID)
 	}
-	_, last, err := r.manager.Events(ctx, caller, p.SessionID, 0, 1)
+}
+
+// recordedExport finds what was exported under an id.
+func (r *Runtime) recordedExport(ctx, runCtx context.Context, caller command.Caller, p *command.StartReplay) (*recordedFacts, error) {
+	x, err := r.proof.Export(ctx, caller, p.EvidenceID)
+	if err != nil {
+		return nil, err
+	}
+	switch x.Type {
+	case "replay":
+		return r.recordedCase(ctx, caller, x.Ref, p.Edited)
+	case "review":
+		return nil, fault.Param("evidenceId", "%s is a review, which has nothing to decide again; name an export of export_replay or export_evidence", p.EvidenceID)
+	}
+	facts, err := r.recordedSession(ctx, runCtx, caller, x.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	scope := &evidence.Scope{SessionID: x.SessionID, ThreadID: x.ThreadID, TurnID: x.TurnID, TaskID: x.TaskID}
+	facts.Has = scope.Has
+	if x.ThroughSequence > 0 {
+		facts.through(x.ThroughSequence)
+	}
+	return facts, nil
+}
+
+// through leaves out the facts after a sequence.
+func (f *recordedFacts) through(last uint64) {
+	all, begin := f.Facts, uint64(0)
+	if f.Base != nil {
+		begin = f.Base.Sequence
+	}
+	f.total = min(f.total, int64(last-min(last, begin)))
+	f.Facts = func(yield func(*event.Event, error) bool) {
+		for e, err := range all {
+			if err == nil && e.Sequence > last || !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// recordedSession has the facts of a session that are still there.
+func (r *Runtime) recordedSession(ctx, runCtx context.Context, caller command.Caller, sessionID string) (*recordedFacts, error) {
+	_, last, err := r.manager.Events(ctx, caller, sessionID, 0, 1)
 	if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
-		_, last, err = r.manager.Events(ctx, caller, p.SessionID, removed.Through, 1)
+		_, last, err = r.manager.Events(ctx, caller, sessionID, removed.Through, 1)
 	}
 	if err != nil {
 		return nil, err
 	}
-	rec, err := replay.Stored(runCtx, r.opt.Store, p.SessionID)
+	rec, err := replay.Stored(runCtx, r.opt.Store, sessionID)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "session %s can't be read", p.SessionID)
+		return nil, fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
 	}
 	if rec.Base != nil {
 		last -= min(last, rec.Base.Sequence)
@@ -152,8 +202,8 @@ func (r *Runtime) recordedFacts(ctx, runCtx context.Context, caller command.Call
 	return &recordedFacts{Recording: rec, total: int64(last)}, nil
 }
 
-func (r *Runtime) recordedCase(ctx context.Context, caller command.Caller, p *command.StartReplay) (*recordedFacts, error) {
-	blob, _, err := r.manager.Output(ctx, caller, p.Ref)
+func (r *Runtime) recordedCase(ctx context.Context, caller command.Caller, ref string, edited bool) (*recordedFacts, error) {
+	blob, _, err := r.manager.Output(ctx, caller, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +216,7 @@ func (r *Runtime) recordedCase(ctx context.Context, caller command.Caller, p *co
 		return nil, fault.Param("ref", "is not a replay case; export_replay makes one")
 	}
 	integrity, finding := evidence.CaseIntegrity(data, &c)
-	if integrity != "verified" && !p.Edited {
+	if integrity != "verified" && !edited {
 		return nil, fault.New(fault.Conflict, "the case is not as it was exported: %s; edited: true accepts it as a what-if", finding)
 	}
 	rec, err := replay.OfCase(&c)

@@ -12,6 +12,9 @@ type StartReplay struct {
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Ref is a case that export_replay returned, instead of a session.
 	Ref string `json:"ref,omitempty" max:"512"`
+	// EvidenceID is an export, instead of a session: a case is replayed as it was exported,
+	// a pack as far as its facts go. A review holds nothing that could be.
+	EvidenceID string `json:"evidenceId,omitempty" check:"id"`
 	// With is what is tried instead of what was; absent, it is checked that the same is
 	// decided.
 	With *ReplayChange `json:"with,omitempty"`
@@ -37,7 +40,7 @@ func (*StartReplay) returns(*ReplayRecord) {}
 
 // Validate implements [Params].
 func (p *StartReplay) Validate() error {
-	return firstError(check(p), oneChoice("sessionId", "sessionId or ref", p.SessionID != "", p.Ref != ""))
+	return firstError(check(p), oneChoice("sessionId", "sessionId, ref or evidenceId", p.SessionID != "", p.Ref != "", p.EvidenceID != ""))
 }
 
 // GetReplay returns how far a replay is.
@@ -72,6 +75,8 @@ type ReplayRecord struct {
 	ReplayID string `json:"replayId"`
 	// SessionID whose decisions are made again.
 	SessionID string `json:"sessionId"`
+	// EvidenceID is the export that is replayed, if it was named by its id.
+	EvidenceID string `json:"evidenceId,omitempty"`
 	// Status of the replay.
 	Status string `json:"status" enum:"running completed failed cancelled"`
 	// StartedAt is when it began.

@@ -353,7 +353,10 @@ func TestTheProxyChecks(t *testing.T) {
 		{"an unknown parameter", "POST", "/v1/commands/list_sessions", `{"noSuchParameter":1}`, nil, http.StatusUnprocessableEntity},
 		{"a query out of bounds", "GET", "/v1/sessions/s/events?limit=0", "", nil, http.StatusUnprocessableEntity},
 		{"a request without a token", "GET", "/v1/status", "", []string{"Authorization", ""}, http.StatusUnauthorized},
-		{"an answer that the document doesn't describe", "GET", "/v1/status", "", []string{lieHeader, "1"}, http.StatusInternalServerError},
+		{"an answer that the document doesn't describe", "GET", "/v1/status", "", []string{lieHeader, `{"version":7}`}, http.StatusInternalServerError},
+		{"an answer with a member too many", "POST", "/v1/commands/list_sessions", `{}`, []string{lieHeader, `{"sessions":[],"total":0,"more":1}`}, http.StatusInternalServerError},
+		{"an answer with a member too few", "POST", "/v1/commands/list_sessions", `{}`, []string{lieHeader, `{"sessions":[]}`}, http.StatusInternalServerError},
+		{"a member too many inside", "POST", "/v1/commands/list_turns", `{}`, []string{lieHeader, `{"turns":[{"more":1}],"total":1}`}, http.StatusInternalServerError},
 		{"a path that the document doesn't have", "GET", "/v1/nothing", "", nil, http.StatusNotFound},
 	} {
 		if a := c.send(r.method, r.path, r.body, r.header...); a.status != r.status || !a.violates() {

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -15,6 +17,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/internal/answertest"
+	"agentd/internal/gen"
 	"agentd/internal/nodetest"
 )
 
@@ -34,7 +38,7 @@ func proxy(t *testing.T, modules, upstream string, flags ...string) string {
 		"--multiprocess=false", "--host", "127.0.0.1", "--port", strconv.Itoa(port),
 	}, flags...)
 	// Not the test's context: it ends before the cleanup that waits for the process.
-	cmd := exec.CommandContext(context.Background(), "node", append(args, document, upstream)...)
+	cmd := exec.CommandContext(context.Background(), "node", append(args, closedDocument(t), upstream)...)
 	cmd.Env = nodetest.Environment()
 	leash, err := cmd.StdinPipe()
 	if err != nil {
@@ -69,6 +73,26 @@ func proxy(t *testing.T, modules, upstream string, flags ...string) string {
 		t.Fatalf("the proxy ended:\n%s", said.String())
 	}
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// closedDocument writes the document with every answer closed and returns its path: what
+// clients pass over, because a later release may add it, this one must not have.
+func closedDocument(t *testing.T) string {
+	t.Helper()
+	var doc any
+	if err := json.Unmarshal(gen.OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	answertest.Close(doc.(map[string]any)["components"])
+	data, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "openapi.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // freePort returns a port that was free a moment ago: the proxy can't choose one.

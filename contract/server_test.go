@@ -95,7 +95,7 @@ func serve(t *testing.T) (address string) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"version":7}`))
+		_, _ = w.Write([]byte(r.Header.Get(lieHeader)))
 	}))
 	t.Cleanup(func() {
 		s.Close()

@@ -27,3 +27,21 @@ func (r *Reporter) listExports(ctx context.Context, caller command.Caller, p *co
 	}
 	return res, nil
 }
+
+// Export returns the record of an export that the caller may see.
+func (r *Reporter) Export(ctx context.Context, caller command.Caller, evidenceID string) (*command.ExportRecord, error) {
+	page, err := r.manager.ListCards(ctx, caller, &session.CardQuery{
+		Kind: session.ExportCards, Page: &command.Page{Limit: 1}, Narrow: &command.Narrowing{}, Keeps: func(c *session.Card) bool { return c.ID == evidenceID },
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range page.Things() {
+		var record command.ExportRecord
+		if err := json.Unmarshal(c.Record, &record); err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "the record of export %s can't be read", c.ID)
+		}
+		return &record, nil
+	}
+	return nil, fault.New(fault.NotFound, "there is no export %s", evidenceID)
+}

@@ -112,8 +112,8 @@ func sameSession(a, b *event.SessionCreated) bool {
 
 // GetSessionResult is the session snapshot with a window of its history.
 type GetSessionResult struct {
-	*state.SessionSnapshot
-	History command.History `json:"history"`
+	*state.SessionSnapshot `check:"nonnil"`
+	History                command.History `json:"history"`
 }
 
 func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {

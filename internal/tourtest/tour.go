@@ -44,7 +44,7 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	peers(t, do)
 	where := fmt.Sprintf(`{"sessionId":%q,"turnId":%q}`, sessionID, turnID)
 	do("export_evidence", where)
-	do("export_replay", where)
+	exported := resultField(t, do("export_replay", where), "evidenceId")
 	do("export_review", where)
 	do("record_review", fmt.Sprintf(`{"sessionId":%q,"verificationOutcomes":[{"name":"links","status":"passed"}],"note":"Reads well."}`, sessionID))
 	do("get_diff", where)
@@ -69,6 +69,7 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	replayed := resultField(t, do("start_replay", fmt.Sprintf(`{"sessionId":%q,"with":{"mode":"plan"}}`, sessionID)), "replayId")
 	do("get_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
 	do("cancel_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
+	do("start_replay", fmt.Sprintf(`{"evidenceId":%q}`, exported))
 	trials(t, do)
 }
 

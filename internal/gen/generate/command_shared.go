@@ -38,7 +38,7 @@ func timeSchema(doc string) object {
 }
 
 func eventSchema() object {
-	return structure("An event. /v1/schemas/event.schema.json says what each type has.", object{
+	return openObject(structure("An event. /v1/schemas/event.schema.json says what each type has.", object{
 		{"type", wordSchema("")},
 		{"eventId", wordSchema("")},
 		{"schemaVersion", wordSchema("")},
@@ -47,8 +47,11 @@ func eventSchema() object {
 		{"sessionId", wordSchema("")},
 		{"sequence", numberSchema("", 1)},
 		{"payload", object{{"type", "object"}}},
-	}, envelopeRequired...)
+	}, envelopeRequired...))
 }
+
+// openObject says that an object has members that are described elsewhere.
+func openObject(o object) object { return append(o, member{"additionalProperties", true}) }
 
 // envelopeRequired are the members that every event has.
 var envelopeRequired = []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}

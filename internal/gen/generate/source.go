@@ -46,7 +46,7 @@ type sourceField struct {
 	// of is the key of the struct that the field, or each of its elements, holds.
 	of string
 	// absent fields may be missing whatever their tags say: they are embedded
-	// through a pointer.
+	// through a pointer that may be nil.
 	absent bool
 }
 
@@ -151,7 +151,7 @@ func (s *sources) declared(t *sourceType, f *ast.Field) ([]sourceField, error) {
 	if len(f.Names) == 0 {
 		inner, err := s.fields(of)
 		for i := range inner {
-			inner[i].absent = inner[i].absent || typ.Kind() == reflect.Pointer
+			inner[i].absent = inner[i].absent || typ.Kind() == reflect.Pointer && tag.Get("check") != "nonnil"
 		}
 		return inner, err
 	}

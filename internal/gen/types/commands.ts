@@ -2225,6 +2225,8 @@ export interface StartReplayParams {
   sessionId?: string;
   /** A case that export_replay returned, instead of a session. */
   ref?: string;
+  /** An export, instead of a session: a case is replayed as it was exported, a pack as far as its facts go. A review holds nothing that could be. */
+  evidenceId?: string;
   /** What is tried instead of what was; absent, it is checked that the same is decided. */
   with?: ReplayChange;
   /** Edited accepts a case that was changed since its export as a what-if. */
@@ -2354,13 +2356,13 @@ export interface UpdateSessionResult {
 /** The session snapshot with a window of its history. */
 export interface SessionRead {
   /** schemaVersion of the snapshot. */
-  schemaVersion?: string;
+  schemaVersion: string;
   /** runtimeId of the runtime that answers. */
-  runtimeId?: string;
+  runtimeId: string;
   /** The session's id. */
-  sessionId?: string;
+  sessionId: string;
   /** Sequence of the newest fact that the snapshot covers. */
-  sequence?: number;
+  sequence: number;
   /** Title for people. */
   title?: string;
   /** Account that owns the session. */
@@ -2370,87 +2372,87 @@ export interface SessionRead {
   /** The folder that the session works in. */
   workspace?: Workspace;
   /** Status of the session. */
-  status?: string;
+  status: string;
   /** permissionMode of the session. */
   permissionMode?: string;
   /** The caller's own, kept as it is. */
   metadata?: Json;
   /** Tags of the session. */
-  tags?: string[];
+  tags: string[];
   /** Pinned sessions are kept in sight. */
-  pinned?: boolean;
+  pinned: boolean;
   /** Archived sessions are left out of lists unless they are asked for. */
-  archived?: boolean;
+  archived: boolean;
   /** createdBy opened the session. */
   createdBy?: Actor;
   /** Where another session was forked. */
   forkedFrom?: ForkPoint;
   /** When the session was opened. */
-  createdAt?: string;
+  createdAt: string;
   /** When the newest fact that the snapshot covers happened. */
-  updatedAt?: string;
+  updatedAt: string;
   /** The threads with a turn that isn't finished. */
-  activeThreadIds?: string[];
+  activeThreadIds: string[];
   /** The threads that are kept in sight. */
-  pinnedThreadIds?: string[];
+  pinnedThreadIds: string[];
   /** archivedThreads counts the threads that left the snapshot. */
-  archivedThreads?: number;
+  archivedThreads: number;
   /** Stale says that a part may not be current. */
-  stale?: boolean;
+  stale: boolean;
   /** Truncated says that older turns or threads are not shown. */
-  truncated?: boolean;
+  truncated: boolean;
   /** Degraded says that the last recovery was partial. */
-  degraded?: boolean;
+  degraded: boolean;
   /** Set if the snapshot stands for facts that can't be redelivered: stale or unavailable, as snapshot.repaired says. */
   repairStatus?: string;
   /** The read models of the session's threads. */
-  threads?: ThreadRead[];
+  threads: ThreadRead[];
   /** What waits, over all threads. */
-  queue?: QueueSnapshot;
+  queue: QueueSnapshot;
   /** The last warnings and errors, oldest first. */
-  incidents?: Incident[];
+  incidents: Incident[];
   /** Tasks that have not ended, and the last ended ones. */
-  tasks?: TaskRecord[];
+  tasks: TaskRecord[];
   /** taskSummary counts tasks over all time. */
-  taskSummary?: TaskSummary;
+  taskSummary: TaskSummary;
   /** The edges between tasks and what they are made of. */
-  taskGraph?: TaskGraph;
+  taskGraph: TaskGraph;
   /** Those under way, and the newest one of each task. */
-  attempts?: TaskAttempt[];
+  attempts: TaskAttempt[];
   /** blockedTasks can't go on by themselves. */
-  blockedTasks?: BlockedTask[];
+  blockedTasks: BlockedTask[];
   /** deliveryState says whether results reached who asked for them. */
-  deliveryState?: DeliverySummary;
+  deliveryState: DeliverySummary;
   /** Where the main thread's tools are listed. */
   toolInventoryRef?: string;
   /** Where the main thread's commands run. */
-  executionEnvironment?: EnvironmentSnapshot;
+  executionEnvironment: EnvironmentSnapshot;
   /** permissionState says what may run and what was decided. */
-  permissionState?: PermissionState;
+  permissionState: PermissionState;
   /** The boundary that was applied last. */
-  sandboxState?: SandboxState;
+  sandboxState: SandboxState;
   /** How the last model was chosen, what it cost and what is left. */
-  routingLimitSummary?: RoutingLimitSummary;
+  routingLimitSummary: RoutingLimitSummary;
   /** The children and the batches. */
-  subagentJobSummary?: SubagentJobSummary;
+  subagentJobSummary: SubagentJobSummary;
   /** The remote peers. */
-  channelSummary?: ChannelSummary;
+  channelSummary: ChannelSummary;
   /** telemetrySummary says how facts are joined to traces. */
-  telemetrySummary?: TelemetrySummary;
+  telemetrySummary: TelemetrySummary;
   /** The large outputs. */
-  outputSummary?: OutputSummary;
+  outputSummary: OutputSummary;
   /** What happened to the record of the session. */
-  historySummary?: HistorySummary;
+  historySummary: HistorySummary;
   /** What the main thread's model calls see. */
-  contextBoundary?: ContextBoundary;
+  contextBoundary: ContextBoundary;
   /** The deliverables that changed last. */
-  artifactCheckpointSummary?: ArtifactSummary;
+  artifactCheckpointSummary: ArtifactSummary;
   /** What was exported or observed to prove what happened. */
-  evidenceSummary?: EvidenceSummary;
+  evidenceSummary: EvidenceSummary;
   /** The ids of the last evidence. */
-  evidenceRefs?: string[];
+  evidenceRefs: string[];
   /** The trials that the session is part of. */
-  benchmarkSummary?: BenchmarkSummary;
+  benchmarkSummary: BenchmarkSummary;
   /** The window of recent events. */
   history: History;
 }
@@ -7265,6 +7267,8 @@ export interface ReplayRecord {
   replayId: string;
   /** sessionId whose decisions are made again. */
   sessionId: string;
+  /** The export that is replayed, if it was named by its id. */
+  evidenceId?: string;
   /** Status of the replay. */
   status: "running" | "completed" | "failed" | "cancelled";
   /** When it began. */
