@@ -357,7 +357,7 @@ func (*managed) Output(context.Context, command.Caller, string) (*command.Output
 func (*managed) Ready(context.Context) error { return nil }
 
 // Status implements [server.Backend].
-func (*managed) Status(context.Context) any { return struct{}{} }
+func (*managed) Status(context.Context, command.Caller) any { return struct{}{} }
 
 type subscribed struct {
 	*session.Subscription

@@ -25,6 +25,11 @@ func NextWithin(ctx context.Context, s command.Stream, wait time.Duration) ([]co
 	return facts, err
 }
 
+// Accepting returns the context to submit a turn in for a client that waits for it. A
+// client that goes away in that moment doesn't end it: whether there is a turn must be
+// known, because it is to be abandoned then.
+func Accepting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
 // Abandon interrupts the turn of a client that went away, if there is one.
 func Abandon(ctx context.Context, rt command.Runtime, caller command.Caller, sessionID, turnID string, log *slog.Logger) {
 	if turnID == "" {

@@ -39,6 +39,8 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"agentd/event"
 )
@@ -118,6 +120,9 @@ type Caller struct {
 	Actor event.Actor
 	// RequestID joins facts to a request's log lines.
 	RequestID string
+	// Adapter is set where the adapter of a protocol gives the command, and not what its
+	// peer sent: only then the id of something new may be one of [IsDerivedID].
+	Adapter bool
 	// TraceID, SpanID and TraceState are the caller's trace context, if it sent one.
 	TraceID, SpanID, TraceState string
 	// Answer has what may wait until the caller was told of the outcome; nil if
@@ -139,6 +144,16 @@ func (a *Answer) Sent() {
 	for _, do := range then {
 		do()
 	}
+}
+
+// derivedIDs begin the ids that an adapter derives from an account and a peer's own ids.
+// Anybody can compute them, so only adapters may use them for something new: an account
+// that took one would keep the peers of another account out.
+var derivedIDs = []string{"sess_a2a_", "chan_a2a_"}
+
+// IsDerivedID reports whether an id is of the form that adapters of protocols derive.
+func IsDerivedID(id string) bool {
+	return slices.ContainsFunc(derivedIDs, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
 }
 
 // Sees reports whether the caller may see what belongs to that account.

@@ -11,6 +11,7 @@ type Backend interface {
 	command.Runtime
 	// Ready reports why commands can't be carried out now, or nil.
 	Ready(ctx context.Context) error
-	// Status describes the runtime for operators; it must encode as JSON.
-	Status(ctx context.Context) any
+	// Status describes the runtime; it must encode as JSON. Paths, processes and
+	// figures of all accounts are for admins alone.
+	Status(ctx context.Context, c command.Caller) any
 }

@@ -44,7 +44,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, q *request)
 		Runtime any        `json:"runtime"`
 	}{
 		s.opt.Version, s.metrics.started.UTC(), int64(time.Since(s.metrics.started).Seconds()),
-		s.metrics.connections.Load(), s.streams.Load(), q.login.read(), s.backend.Status(r.Context()),
+		s.metrics.connections.Load(), s.streams.Load(), q.login.read(), s.backend.Status(r.Context(), q.caller),
 	})
 	if err != nil {
 		return err

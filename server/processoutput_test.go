@@ -25,7 +25,7 @@ import (
 type runtimeBackend struct{ agentd.Port }
 
 func (runtimeBackend) Ready(context.Context) error { return nil }
-func (runtimeBackend) Status(context.Context) any  { return struct{}{} }
+func (runtimeBackend) Status(context.Context, command.Caller) any  { return struct{}{} }
 
 // holders knows an admin and a client of another account.
 type holders struct{}

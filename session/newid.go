@@ -7,9 +7,10 @@ import (
 	"agentd/fault"
 )
 
-// checkUnowned refuses an id that another account has. The answer is the same for every
-// kind of thing: it doesn't say what has the id, nor where. What the caller may see
-// itself is left to the command, which compares it.
+// checkUnowned refuses an id that another account has, or that only an adapter may give.
+// The answer is the same for every kind of thing: it doesn't say what has the id, nor
+// where, nor whether anything has it. What the caller may see itself is left to the
+// command, which compares it.
 func (m *Manager) checkUnowned(ctx context.Context, caller command.Caller, noun, id string) error {
 	if id == "" {
 		return nil
@@ -17,6 +18,9 @@ func (m *Manager) checkUnowned(ctx context.Context, caller command.Caller, noun,
 	owner, err := m.ownerOf(ctx, noun, id)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
+		if command.IsDerivedID(id) && !caller.Adapter {
+			return errTakenID(id)
+		}
 		return nil
 	case err != nil:
 		return err

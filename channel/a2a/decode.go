@@ -151,6 +151,7 @@ func (s *Server) openCall(r *http.Request) (*call, error) {
 	if err := negotiate(r); err != nil {
 		return nil, err
 	}
+	caller.Adapter = true
 	c := &call{caller: caller, role: role}
 	for _, line := range r.Header.Values("A2A-Extensions") {
 		for uri := range strings.SplitSeq(line, ",") {

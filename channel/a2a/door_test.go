@@ -22,7 +22,7 @@ import (
 type behind struct{ agentd.Port }
 
 func (b behind) Ready(context.Context) error { return b.Err() }
-func (b behind) Status(context.Context) any  { return struct{}{} }
+func (b behind) Status(context.Context, command.Caller) any  { return struct{}{} }
 
 // tokens are names, as everywhere in these tests.
 type tokens struct{}

@@ -141,22 +141,22 @@ func (s *session) askPermission(ctx context.Context, act *turnview.Action) {
 }
 
 // decisionOf turns the client's answer into ours. Whatever isn't a clear yes is
-// none.
+// none, and neither is an option that was not offered.
 func decisionOf(act *turnview.Action, outcome, option string) *command.RespondAction {
-	r := &command.RespondAction{ActionID: act.ID}
+	r := &command.RespondAction{ActionID: act.ID, Decision: "deny"}
+	offered := slices.ContainsFunc(optionsFor(act), func(o permissionOption) bool { return o.OptionID == option })
 	switch {
-	case outcome == "selected" && option == optionOnce && isPlan(act):
-		r.Decision = "allow"
-	case outcome == "selected" && option == optionAuto && isPlan(act):
-		r.Decision, r.Payload = "allow", jsonObject("permissionMode", modeAuto)
-	case outcome == "selected" && option == optionOnce:
-		r.Decision, r.Scope = "allow", "once"
-	case outcome == "selected" && option == optionAlways && !isPlan(act):
-		r.Decision, r.Scope = "allow", "session"
 	case outcome == "cancelled" && slices.Contains(act.Decisions, "cancel"):
 		r.Decision = "cancel"
-	default:
-		r.Decision = "deny"
+	case outcome != "selected" || !offered:
+	case option == optionOnce && isPlan(act):
+		r.Decision = "allow"
+	case option == optionAuto:
+		r.Decision, r.Payload = "allow", jsonObject("permissionMode", modeAuto)
+	case option == optionOnce:
+		r.Decision, r.Scope = "allow", "once"
+	case option == optionAlways:
+		r.Decision, r.Scope = "allow", "session"
 	}
 	return r
 }

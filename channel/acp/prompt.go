@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 
+	"agentd/channel"
 	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
@@ -46,10 +47,10 @@ func (a *Agent) prompt(ctx context.Context, p *promptParams) (any, func(), error
 		return nil, nil, err
 	}
 	defer s.endPrompt(call)
-	if question != nil {
-		err = s.answerAction(ctx, question, input)
+	if accepting := channel.Accepting(ctx); question != nil {
+		err = s.answerAction(accepting, question, input)
 	} else {
-		err = s.submitPrompt(ctx, call.turnID, input)
+		err = s.submitPrompt(accepting, call.turnID, input)
 	}
 	close(call.submitted)
 	if err != nil {

@@ -211,18 +211,28 @@ func (x *answer) mode() event.Raw {
 	return b
 }
 
-// approval reads a yes or a no: true, {"approved": true} or {"decision": "allow"}.
+// approval reads a yes or a no: true, {"approved": true} or {"decision": "allow"}. What
+// can't be read as a whole, or says both, is no yes.
 func (x *answer) approval() (decision, scope, reason string) {
+	var yes bool
+	if json.Unmarshal(x.Payload, &yes) == nil {
+		if yes {
+			return "allow", "", ""
+		}
+		return "deny", "", ""
+	}
 	var p struct {
-		Approved bool   `json:"approved"`
+		Approved *bool  `json:"approved"`
 		Decision string `json:"decision"`
 		Scope    string `json:"scope"`
 		Reason   string `json:"reason"`
 	}
-	if json.Unmarshal(x.Payload, &p.Approved) != nil {
-		_ = json.Unmarshal(x.Payload, &p) // what can't be read is no yes
+	if json.Unmarshal(x.Payload, &p) != nil {
+		return "deny", "", ""
 	}
-	if p.Approved || p.Decision == "allow" {
+	approved := p.Approved == nil || *p.Approved
+	decided := p.Decision == "" || p.Decision == "allow"
+	if approved && decided && (p.Approved != nil || p.Decision != "") {
 		return "allow", p.Scope, p.Reason
 	}
 	return "deny", "", p.Reason

@@ -148,3 +148,28 @@ func TestAForkTellsItsPast(t *testing.T) {
 		t.Errorf("told %q, want %q", said, want)
 	}
 }
+
+// TestAClientThatLeavesWhileItIsAccepted takes its turn along, unless it wants it to
+// continue.
+func TestAClientThatLeavesWhileItIsAccepted(t *testing.T) {
+	for name, onDisconnect := range map[string]string{"it ends": "interrupt", "by default": "", "it continues": "continue"} {
+		t.Run(name, func(t *testing.T) {
+			rt := adaptertest.Open(t, script.Answer{Stall: time.Hour, Text: "late"})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			h := agui.New(agui.Options{Runtime: &adaptertest.Leaving{Runtime: rt, Leave: cancel}, Caller: adaptertest.Caller})
+			body := `{"threadId":"thread_a","runId":"run_a","messages":[{"id":"m","role":"user","content":"go"}],"forwardedProps":{"onDisconnect":"` + onDisconnect + `"}}`
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/agui", strings.NewReader(body)))
+			want := "cancelled"
+			if onDisconnect == "continue" {
+				want = "running"
+				await(t, rt, "thread_a", "model.requested")
+			} else {
+				await(t, rt, "thread_a", "turn.failed")
+			}
+			if status, _ := adaptertest.Turn(t, rt, "thread_a"); status != want {
+				t.Errorf("the turn is %s, want %s", status, want)
+			}
+		})
+	}
+}

@@ -103,6 +103,7 @@ func (r *run) beginTurn(ctx context.Context) error {
 		return fault.New(fault.Conflict, "the thread waits for the action %s: answer it with resume", waiting[0].ID)
 	}
 	p := r.in.ForwardedProps
+	ctx = channel.Accepting(ctx)
 	made, err := runCommand[command.SubmitTurnResult](ctx, r.h, r.caller, &command.SubmitTurn{
 		SessionID: r.in.ThreadID, Create: true, TurnID: r.in.RunID, Input: input,
 		Options:  &event.TurnOptions{Model: p.Model, PermissionMode: p.PermissionMode},
@@ -150,6 +151,7 @@ func (r *run) resume(ctx context.Context) error {
 		return fault.New(fault.Conflict, "resume: %d interrupts are open but %d are answered; a run must answer all of them", len(waiting), len(r.in.Resume))
 	}
 	r.after, r.turnID = r.view.Sequence, r.view.Threads[0].ActiveTurnID
+	ctx = channel.Accepting(ctx) // the turn goes on with the answers
 	for i := range r.in.Resume {
 		x := &r.in.Resume[i]
 		if _, err := runCommand[command.RespondActionResult](ctx, r.h, r.caller, x.decision(waiting[x.InterruptID])); err != nil {

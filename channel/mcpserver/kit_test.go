@@ -78,6 +78,8 @@ type kit struct {
 	url    string
 	// options are changed before start.
 	options mcpserver.Options
+	// leave has the client go away while its turn is accepted, if it is set before start.
+	leave func()
 }
 
 func newKit(t *testing.T) *kit {
@@ -132,6 +134,9 @@ func (k *kit) start() *kit {
 		k.t.Fatal(err)
 	}
 	k.options.Runtime = k.rt.Port()
+	if k.leave != nil {
+		k.options.Runtime = &adaptertest.Leaving{Runtime: k.rt.Port(), Leave: k.leave}
+	}
 	if k.server, err = mcpserver.New(k.options); err != nil {
 		k.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -104,7 +105,7 @@ func (s *Server) runTurn(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	if submit.Metadata == nil {
 		submit.Metadata = clientMetadata(req)
 	}
-	accepted, err := runCommandAs[command.SubmitTurnResult](ctx, s, id, submit)
+	accepted, err := runCommandAs[command.SubmitTurnResult](channel.Accepting(ctx), s, id, submit)
 	if err != nil {
 		return s.failedResult(err, id), nil
 	}
@@ -182,7 +183,7 @@ func (s *Server) goOn(ctx context.Context, req *mcp.CallToolRequest, id *Identit
 			answers[key] = answer
 		}
 	}
-	if err := s.answerActions(ctx, id, ref, answers); err != nil {
+	if err := s.answerActions(channel.Accepting(ctx), id, ref, answers); err != nil {
 		return s.failedResult(err, id), nil
 	}
 	return s.awaitTurn(ctx, req, id, ref, wait, true)

@@ -195,7 +195,7 @@ func (a *API) submitTurn(ctx context.Context, c command.Caller, r *http.Request,
 		SessionID: q.place.sessionID, Create: q.place.create, TurnID: turnOf(c, r), Input: q.input, Options: o, Metadata: encodeRaw(about),
 	}
 	p.IdempotencyKey = r.Header.Get("Idempotency-Key")
-	return runCommand[command.SubmitTurnResult](ctx, a, c, p)
+	return runCommand[command.SubmitTurnResult](channel.Accepting(ctx), a, c, p)
 }
 
 // beginRequest reads a request into q, submits the turn that it asks for, and names that

@@ -52,8 +52,25 @@ type runtimeStatus struct {
 	EvidenceKeyID string `json:"evidenceKeyId,omitempty"`
 }
 
+// publicStatus is what everybody who has a token sees of the runtime: nothing about the
+// machine, and nothing that sums up what other accounts do.
+type publicStatus struct {
+	RuntimeID     string `json:"runtimeId"`
+	Ready         bool   `json:"ready"`
+	Retention     string `json:"retention,omitempty"`
+	EvidenceKeyID string `json:"evidenceKeyId,omitempty"`
+}
+
 // Status implements [server.Backend].
-func (b *backend) Status(ctx context.Context) any {
+func (b *backend) Status(ctx context.Context, c command.Caller) any {
+	s := b.status(ctx)
+	if c.Admin {
+		return s
+	}
+	return publicStatus{RuntimeID: s.RuntimeID, Ready: s.Ready, Retention: s.Retention, EvidenceKeyID: s.EvidenceKeyID}
+}
+
+func (b *backend) status(ctx context.Context) runtimeStatus {
 	s := runtimeStatus{RuntimeID: b.ID(), PID: os.Getpid(), Listen: b.listen, Ready: true, Recovery: []string{}}
 	f := b.Figures()
 	if s.RemovedEvents, s.RemovedFrom = f.TrimmedEvents, f.TrimmedSessions; f.RetainEvents > 0 {

@@ -115,8 +115,13 @@ func (s *statusInfo) print(p *printer) {
 	if s.Problem != "" {
 		state = p.Paint(terminal.Red, "not ready: "+s.Problem)
 	}
-	p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, (time.Duration(said.UptimeSeconds) * time.Second).String())
-	p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
+	up := (time.Duration(said.UptimeSeconds) * time.Second).String()
+	if said.Runtime.PID == 0 { // the token isn't an admin's
+		p.linef("%s: agentd %s, up %s", state, said.Version, up)
+	} else {
+		p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, up)
+		p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
+	}
 	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
 	if key := said.Runtime.EvidenceKeyID; key != "" {
 		p.linef("signs with the key %s", terminal.Plain(key))

@@ -151,3 +151,25 @@ func (s *Stuck) Write(p []byte) (int, error) {
 	<-s.Release
 	return len(p), nil
 }
+
+// Leaving is a runtime whose client goes away at the worst moment: a turn was just
+// accepted, and its adapter wasn't told yet.
+type Leaving struct {
+	command.Runtime
+	// Leave has the client go away.
+	Leave func()
+}
+
+// Do implements [command.Runtime].
+func (l *Leaving) Do(ctx context.Context, c command.Caller, p command.Params) (any, error) {
+	res, err := l.Runtime.Do(context.WithoutCancel(ctx), c, p)
+	if _, submits := p.(*command.SubmitTurn); !submits || err != nil {
+		return res, err
+	}
+	l.Leave()
+	if ctx.Done() != nil { // else it doesn't end with the client
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return res, nil
+}

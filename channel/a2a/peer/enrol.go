@@ -75,7 +75,7 @@ func (r *run) leaveChannel() {
 
 // owner is the account of the task, so that it sees the channel that its work goes over.
 func (r *run) owner() command.Caller {
-	return command.Caller{Account: r.w.Account, Actor: event.Actor{Kind: "runtime", ID: "a2a"}}
+	return command.Caller{Account: r.w.Account, Adapter: true, Actor: event.Actor{Kind: "runtime", ID: "a2a"}}
 }
 
 // peerName is a peer as facts name it: its id, or the host of its card, whose address may

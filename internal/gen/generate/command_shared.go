@@ -117,7 +117,7 @@ func gapSchema() object {
 func serverStatusSchema() object {
 	runtime := structure("What the runtime says of itself.", object{
 		{"runtimeId", wordSchema("")},
-		{"pid", numberSchema("The server's process.", 1)},
+		{"pid", numberSchema("The server's process. This, listen, engine, data, dataVersion, recovered, problem and what was removed are for admins alone.", 1)},
 		{"listen", wordSchema("The address that the server listens on.")},
 		{"engine", wordSchema("The store's engine.")},
 		{"data", wordSchema("Where the store's data is.")},
