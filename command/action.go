@@ -16,7 +16,8 @@ type RespondAction struct {
 	// Payload is the answer's content: structured input, the permissionMode that an
 	// approved plan is carried out in, or the reference of a credential.
 	Payload event.Raw `json:"payload,omitempty"`
-	// Scope of an allow: once (default) or session.
+	// Scope of an allow: once (default), session, or project, which keeps the rules that
+	// the action offers (keepRules).
 	Scope string `json:"scope,omitempty" enum:"@approvalScope"`
 	// ExpiresInMs is how long an allow for the session holds; as long as the session if
 	// absent.
@@ -42,6 +43,8 @@ type RespondActionResult struct {
 	ActionID string `json:"actionId"`
 	// Status of the action.
 	Status string `json:"status" enum:"@actionStatus"`
+	// KeptRules are the rules that an answer for the project kept.
+	KeptRules []ProjectRule `json:"keptRules,omitempty"`
 }
 
 // ListActions lists actions.
@@ -113,6 +116,11 @@ type ActionRecord struct {
 	SafeArgs event.Raw `json:"safeArgs,omitempty"`
 	// Reason says why the action is needed.
 	Reason string `json:"reason,omitempty"`
+	// KeepRules are what an answer with scope project would keep; without them that scope
+	// isn't offered.
+	KeepRules []event.PolicyRule `json:"keepRules,omitempty"`
+	// KeepFor is the project that they would be kept for, a folder.
+	KeepFor string `json:"keepFor,omitempty"`
 	// CredentialRef names what a credential is asked for.
 	CredentialRef string `json:"credentialRef,omitempty"`
 	// ExpiresAt is when the action answers itself.

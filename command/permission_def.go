@@ -38,5 +38,19 @@ func permissionDefs() []Def {
 			Doc:     "Nothing runs, and nothing is written. Approvals hold as they did then, and the sandbox is taken to hold unless the facts say that it didn't. Decisions that follow from an answer to this very call are left out.",
 			Example: `{"rules":[{"decision":"deny","tool":"shell","match":"git push *"}],"limit":20}`,
 		},
+		{
+			Name: "list_project_rules", Noun: "permission", Form: formOf[ListProjectRules, ListProjectRulesResult](),
+			Scope: RoleObserver, Available: true, Since: "0.2",
+			Means:   "Lists the rules that people kept for projects by answering actions.",
+			Doc:     "Such a rule holds for the sessions of one account in one folder, and only allows: by prefix, and never what destroys something.",
+			Example: `{"workspace":"/srv/project"}`,
+		},
+		{
+			Name: "forget_project_rule", Noun: "permission", Form: formOf[ForgetProjectRule, ForgetProjectRuleResult](),
+			Mutates: true, Destructive: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.2",
+			Means:   "Removes a rule that was kept for a project.",
+			Doc:     "The next call in the project is decided without it, in all sessions. The fact is policy.changed, in each of them.",
+			Example: `{"ruleId":"rule_1f0c2b7d9a3e"}`,
+		},
 	}
 }

@@ -22,6 +22,11 @@ type ActionRequired struct {
 	// OnceOnly says that an approval can't be for the session: what would run can
 	// change between two calls.
 	OnceOnly bool `json:"onceOnly,omitempty"`
+	// KeepRules are what the scope project would keep: the rules by which calls like this
+	// one run from then on. Without them the scope isn't offered. KeepFor is the project,
+	// the folder that they hold in.
+	KeepRules []PolicyRule `json:"keepRules,omitempty"`
+	KeepFor   string       `json:"keepFor,omitempty"`
 	// CredentialRef names what is asked for; the credential itself never appears.
 	CredentialRef string `json:"credentialRef,omitempty"`
 }

@@ -143,4 +143,5 @@ var catalog = []Def{
 	{Type: "channel.peer_push.reported", Family: FamilyChannel, Extension: true, Needs: Channel | Task, Payload: (*PeerPushReported)(nil), By: BySession | ByChannel, Since: "0.1", Means: "A push notification about a peer's task succeeded or failed."},
 	{Type: "session.deleted", Family: FamilySession, Extension: true, Payload: (*SessionDeleted)(nil), By: BySession | ByRuntime, Since: "0.1", Means: "A session was deleted; the runtime's own session says so, and what is left of the session itself."},
 	{Type: "runtime.changed", Family: FamilyRuntime, Extension: true, Payload: (*RuntimeChanged)(nil), By: BySession | ByRuntime, Since: "0.2", Means: "An admin changed the runtime itself: tokens, quotas or what is kept."},
+	{Type: "permission.reviewed", Family: FamilyPermission, Extension: true, Needs: inTurn, Payload: (*PermissionReviewed)(nil), By: ByLoop, Since: "0.2", Means: "A reviewer, a model that is asked before a person is, gave its verdict about a call."},
 }

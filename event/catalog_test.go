@@ -69,7 +69,7 @@ func TestCatalogExtensions(t *testing.T) {
 		event.TypeScheduleQueued, event.TypeSchedulePaused, event.TypeScheduleResumed, event.TypeScheduleDeleted,
 		event.TypeChannelPeerTaskLinked, event.TypeChannelPeerTaskUpdated,
 		event.TypeChannelPeerPushConfigured, event.TypeChannelPeerPushRemoved, event.TypeChannelPeerPushReported,
-		event.TypeSessionDeleted, event.TypeRuntimeChanged,
+		event.TypeSessionDeleted, event.TypeRuntimeChanged, event.TypePermissionReviewed,
 	}
 	var have []event.Type
 	for _, d := range event.Catalog() {

@@ -255,7 +255,7 @@ func (p *PolicyRule) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	case "reason":
 		return 1 << 4, s.text(&p.Reason)
 	case "source":
-		return 1 << 5, s.enum(&p.Source, "host workspace session")
+		return 1 << 5, s.enum(&p.Source, "host workspace session project")
 	case "origin":
 		return 1 << 6, s.enum(&p.Origin, "configuration stored")
 	}
@@ -1042,8 +1042,12 @@ func (p *ActionRequired) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 12, s.bool(&p.Destructive)
 	case "onceOnly":
 		return 1 << 13, s.bool(&p.OnceOnly)
+	case "keepRules":
+		return 1 << 14, decodeList(s, &p.KeepRules)
+	case "keepFor":
+		return 1 << 15, s.text(&p.KeepFor)
 	case "credentialRef":
-		return 1 << 14, s.text(&p.CredentialRef)
+		return 1 << 16, s.text(&p.CredentialRef)
 	}
 	return 0, false
 }
@@ -1063,7 +1067,7 @@ func (p *ActionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 	case "payloadRef":
 		return 1 << 5, s.text(&p.PayloadRef)
 	case "scope":
-		return 1 << 6, s.enum(&p.Scope, "once session")
+		return 1 << 6, s.enum(&p.Scope, "once session project")
 	case "reason":
 		return 1 << 7, s.text(&p.Reason)
 	case "resolvedBy":
@@ -1523,7 +1527,7 @@ func (p *PermissionResolved) decodeField(s *scanner, key []byte) (bit uint64, ok
 	case "toolName":
 		return 1 << 4, s.text(&p.ToolName)
 	case "scope":
-		return 1 << 5, s.enum(&p.Scope, "once session")
+		return 1 << 5, s.enum(&p.Scope, "once session project")
 	case "grantId":
 		return 1 << 6, s.text(&p.GrantID)
 	case "expiresAt":
@@ -1679,7 +1683,7 @@ func (p *HookFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 func (p *PolicyChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "source":
-		return 1 << 0, s.enum(&p.Source, "host workspace session turn")
+		return 1 << 0, s.enum(&p.Source, "host workspace session project turn")
 	case "mode":
 		return 1 << 1, s.enum(&p.Mode, "default untrusted on_request on_failure never plan bypass auto")
 	case "modeOrigin":
@@ -1692,10 +1696,12 @@ func (p *PolicyChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool
 		return 1 << 5, decodePointer(s, &p.ChangedBy)
 	case "workspace":
 		return 1 << 6, s.text(&p.Workspace)
+	case "account":
+		return 1 << 7, s.text(&p.Account)
 	case "held":
-		return 1 << 7, s.strings(&p.Held)
+		return 1 << 8, s.strings(&p.Held)
 	case "approvalActionId":
-		return 1 << 8, s.text(&p.ApprovalActionID)
+		return 1 << 9, s.text(&p.ApprovalActionID)
 	}
 	return 0, false
 }
@@ -3140,6 +3146,32 @@ func (p *QuotaLimits) decodeField(s *scanner, key []byte) (bit uint64, ok bool) 
 		return 1 << 5, s.int(&p.Processes)
 	case "scheduleMinIntervalMs":
 		return 1 << 6, s.int(&p.ScheduleMinIntervalMs)
+	}
+	return 0, false
+}
+
+func (p *PermissionReviewed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "toolName":
+		return 1 << 0, s.text(&p.ToolName)
+	case "verdict":
+		return 1 << 1, s.enum(&p.Verdict, "allow ask failed")
+	case "reason":
+		return 1 << 2, s.text(&p.Reason)
+	case "provider":
+		return 1 << 3, s.text(&p.Provider)
+	case "model":
+		return 1 << 4, s.text(&p.Model)
+	case "modelRequestId":
+		return 1 << 5, s.text(&p.ModelRequestID)
+	case "errorCategory":
+		return 1 << 6, s.enum(&p.ErrorCategory, "timeout budget malformed model interrupted unavailable too_large")
+	case "usage":
+		return 1 << 7, decodePointer(s, &p.Usage)
+	case "durationMs":
+		return 1 << 8, s.int(&p.DurationMs)
+	case "inputHash":
+		return 1 << 9, s.text(&p.InputHash)
 	}
 	return 0, false
 }

@@ -386,9 +386,9 @@ func (p *PolicyRule) check() error {
 		return missingField("tool")
 	}
 	switch p.Source {
-	case "", "host", "workspace", "session":
+	case "", "host", "workspace", "session", "project":
 	default:
-		return notOneOf("source", p.Source, "host workspace session")
+		return notOneOf("source", p.Source, "host workspace session project")
 	}
 	switch p.Origin {
 	case "", "configuration", "stored":
@@ -1452,6 +1452,8 @@ func (p *ActionRequired) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"onTimeout":`, p.OnTimeout)
 	dst = appendSetBool(dst, `,"destructive":`, p.Destructive)
 	dst = appendSetBool(dst, `,"onceOnly":`, p.OnceOnly)
+	dst = appendSetList(dst, `,"keepRules":`, p.KeepRules)
+	dst = appendSetString(dst, `,"keepFor":`, p.KeepFor)
 	dst = appendSetString(dst, `,"credentialRef":`, p.CredentialRef)
 	return append(dst, '}')
 }
@@ -1481,6 +1483,9 @@ func (p *ActionRequired) check() error {
 	case "", "deny", "cancel":
 	default:
 		return notOneOf("onTimeout", p.OnTimeout, "deny cancel")
+	}
+	if err := checkList("keepRules", p.KeepRules); err != nil {
+		return err
 	}
 	return nil
 }
@@ -1521,9 +1526,9 @@ func (p *ActionResolved) check() error {
 		return err
 	}
 	switch p.Scope {
-	case "", "once", "session":
+	case "", "once", "session", "project":
 	default:
-		return notOneOf("scope", p.Scope, "once session")
+		return notOneOf("scope", p.Scope, "once session project")
 	}
 	if err := checkObject("resolvedBy", p.ResolvedBy); err != nil {
 		return err
@@ -2180,9 +2185,9 @@ func (p *PermissionResolved) check() error {
 		return notOneOf("decisionSource", p.DecisionSource, "mode rule hook human host_policy classifier default peer")
 	}
 	switch p.Scope {
-	case "", "once", "session":
+	case "", "once", "session", "project":
 	default:
-		return notOneOf("scope", p.Scope, "once session")
+		return notOneOf("scope", p.Scope, "once session project")
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err
@@ -2399,6 +2404,7 @@ func (p *PolicyChanged) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"reason":`, p.Reason)
 	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	dst = appendSetString(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetString(dst, `,"account":`, p.Account)
 	dst = appendSetStrings(dst, `,"held":`, p.Held)
 	dst = appendSetString(dst, `,"approvalActionId":`, p.ApprovalActionID)
 	return append(dst, '}')
@@ -2409,9 +2415,9 @@ func (p *PolicyChanged) check() error {
 		return missingField("payload")
 	}
 	switch p.Source {
-	case "host", "workspace", "session", "turn":
+	case "host", "workspace", "session", "project", "turn":
 	default:
-		return notOneOf("source", p.Source, "host workspace session turn")
+		return notOneOf("source", p.Source, "host workspace session project turn")
 	}
 	switch p.Mode {
 	case "", "default", "untrusted", "on_request", "on_failure", "never", "plan", "bypass", "auto":
@@ -4583,6 +4589,46 @@ func (p *QuotaLimits) appendJSON(dst []byte) []byte {
 }
 
 func (p *QuotaLimits) check() error {
+	return nil
+}
+
+func (p *PermissionReviewed) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"toolName":`...), p.ToolName)
+	dst = appendString(append(dst, `,"verdict":`...), p.Verdict)
+	dst = appendString(append(dst, `,"reason":`...), p.Reason)
+	dst = appendSetString(dst, `,"provider":`, p.Provider)
+	dst = appendSetString(dst, `,"model":`, p.Model)
+	dst = appendSetString(dst, `,"modelRequestId":`, p.ModelRequestID)
+	dst = appendSetString(dst, `,"errorCategory":`, p.ErrorCategory)
+	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
+	dst = appendSetString(dst, `,"inputHash":`, p.InputHash)
+	return append(dst, '}')
+}
+
+func (p *PermissionReviewed) check() error {
+	if p == nil {
+		return missingField("payload")
+	}
+	if p.ToolName == "" {
+		return missingField("toolName")
+	}
+	switch p.Verdict {
+	case "allow", "ask", "failed":
+	default:
+		return notOneOf("verdict", p.Verdict, "allow ask failed")
+	}
+	if p.Reason == "" {
+		return missingField("reason")
+	}
+	switch p.ErrorCategory {
+	case "", "timeout", "budget", "malformed", "model", "interrupted", "unavailable", "too_large":
+	default:
+		return notOneOf("errorCategory", p.ErrorCategory, "timeout budget malformed model interrupted unavailable too_large")
+	}
+	if err := checkObject("usage", p.Usage); err != nil {
+		return err
+	}
 	return nil
 }
 

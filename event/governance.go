@@ -60,6 +60,25 @@ type PathLookup struct {
 	Script string `json:"script,omitempty"`
 }
 
+// PermissionReviewed is the verdict of a reviewer, a model that is asked about a call
+// before a person is. It is an input of the decision that follows.
+type PermissionReviewed struct {
+	ToolName string `json:"toolName" check:"nonempty"`
+	// Verdict is allow, ask (a person has to decide), or failed, which is like ask.
+	Verdict string `json:"verdict" enum:"allow ask failed"`
+	// Reason is the reviewer's own, or says what failed.
+	Reason         string `json:"reason" check:"nonempty"`
+	Provider       string `json:"provider,omitempty"`
+	Model          string `json:"model,omitempty"`
+	ModelRequestID string `json:"modelRequestId,omitempty"`
+	// ErrorCategory says of what kind a failure was.
+	ErrorCategory string `json:"errorCategory,omitempty" enum:"timeout budget malformed model interrupted unavailable too_large"`
+	Usage         *Usage `json:"usage,omitempty"`
+	DurationMs    int64  `json:"durationMs"`
+	// InputHash is the hash of the input that was judged.
+	InputHash string `json:"inputHash,omitempty"`
+}
+
 // PermissionRequested says that a person or the host is asked.
 type PermissionRequested struct {
 	ToolName   string   `json:"toolName" check:"nonempty"`
@@ -205,7 +224,8 @@ type PolicyRule struct {
 // PolicyChanged gives the whole policy of one source after the change.
 type PolicyChanged struct {
 	// Source says whose policy it is. That of a turn is its mode alone, and ends with it.
-	Source string `json:"source" enum:"host workspace session turn"`
+	// That of a project is what people kept when they answered questions there.
+	Source string `json:"source" enum:"host workspace session project turn"`
 	Mode   string `json:"mode,omitempty" enum:"@permissionMode"`
 	// ModeOrigin says where the host's mode comes from, as a rule's origin does.
 	ModeOrigin string       `json:"modeOrigin,omitempty" enum:"@policyOrigin"`
@@ -213,8 +233,10 @@ type PolicyChanged struct {
 	Reason     string       `json:"reason,omitempty"`
 	ChangedBy  *Actor       `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session:
-	// what its sessions are held to. Empty in a session.
+	// what its sessions are held to. Empty in a session. Account is whose they are, of a
+	// project's.
 	Workspace string `json:"workspace,omitempty"`
+	Account   string `json:"account,omitempty"`
 	// Held says what the workspace's file has changed that doesn't count until a
 	// person accepts it.
 	Held []string `json:"held,omitempty"`

@@ -282,6 +282,8 @@ const (
 	TypeSessionDeleted Type = "session.deleted"
 	// TypeRuntimeChanged: An admin changed the runtime itself: tokens, quotas or what is kept.
 	TypeRuntimeChanged Type = "runtime.changed"
+	// TypePermissionReviewed: A reviewer, a model that is asked before a person is, gave its verdict about a call.
+	TypePermissionReviewed Type = "permission.reviewed"
 )
 
 // payloadIndex returns the number of p's struct, or -1.
@@ -511,6 +513,8 @@ func payloadIndex(p Payload) int {
 		return 110
 	case *RuntimeChanged:
 		return 111
+	case *PermissionReviewed:
+		return 112
 	}
 	return -1
 }
@@ -742,6 +746,8 @@ func payloadIndexOf(name string) int {
 		return 110
 	case "RuntimeChanged":
 		return 111
+	case "PermissionReviewed":
+		return 112
 	}
 	return -1
 }
@@ -999,6 +1005,8 @@ func newPayload(t Type) Payload {
 		return new(SessionDeleted)
 	case TypeRuntimeChanged:
 		return new(RuntimeChanged)
+	case TypePermissionReviewed:
+		return new(PermissionReviewed)
 	}
 	return nil
 }

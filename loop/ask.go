@@ -84,13 +84,36 @@ func (r *toolRun) emitAction(tx *session.Tx, kind, why string, d *permission.Dec
 		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
 		OnceOnly: !d.SessionScope,
 	}
-	if kind == planAction {
+	switch {
+	case kind == planAction:
 		a.Schema = planAnswer
+	case kind == "tool_permission":
+		a.KeepRules, a.KeepFor = r.keepRules(tx)
 	}
 	if after := r.l.opt.ActionTimeout; after > 0 {
 		a.ExpiresAt, a.OnTimeout = tx.Now().Add(after), "deny"
 	}
 	tx.Emit(event.Event{Type: event.TypeActionRequired, Scope: scope, Payload: a})
+}
+
+// keepRules are the rules that an answer for the project would keep, and that project.
+// None is offered whose text looks like a secret.
+func (r *toolRun) keepRules(tx *session.Tx) (rules []event.PolicyRule, project string) {
+	t := tx.State.Thread(r.k.thread)
+	if t == nil || t.Active == nil || r.entry == nil {
+		return nil, ""
+	}
+	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
+	rules = permission.KeepRules(r.l.Configuration().Question(tx.State, t, call, &r.confined, r.disk, tx.Now()))
+	for _, rule := range rules {
+		if r.l.redactText(rule.Match) != rule.Match {
+			return nil, ""
+		}
+	}
+	if len(rules) == 0 {
+		return nil, ""
+	}
+	return rules, r.place.root
 }
 
 // actionPrompt says in one line what the call would do.

@@ -167,8 +167,9 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 		id = ""
 	}
 	err := l.withSubject(ctx, caller, id, "", "", func(s *subject) error {
-		res.Mode, res.Rules = s.mode, append([]event.PolicyRule{}, s.rules...)
-		return nil
+		rules, err := l.withProject(ctx, s.state, s.rules)
+		res.Mode, res.Rules = s.mode, append([]event.PolicyRule{}, rules...)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -38,6 +38,12 @@ type Configuration struct {
 	DefaultModel string       `json:"defaultModel,omitempty"`
 	Fallback     []string     `json:"fallback,omitempty"`
 	Budget       model.Budget `json:"budget"`
+	// Reviewer is the model that is asked about calls before a person is; nil if none is.
+	Reviewer *Reviewer `json:"reviewer,omitempty"`
+	// Undo says that what is overwritten in workspaces is kept, so that overwriting isn't
+	// destructive. A configuration from before that doesn't, and what was decided under
+	// it stays right.
+	Undo bool `json:"undo,omitempty"`
 	// TaskBudgets says that the budgets of tasks are checked before each request. A
 	// configuration from before that doesn't, and what was decided under it stays right.
 	TaskBudgets bool `json:"taskBudgets,omitempty"`
@@ -70,7 +76,7 @@ func (l *Loop) configured() *configured {
 	c := &configured{host: host, offer: offer, Configuration: Configuration{
 		Limits: l.opt.Policy, Mode: host.mode, Rules: host.rules, Workspace: l.homes.workspace, NobodyToAsk: l.opt.NobodyToAsk,
 		Escalation: l.offersEscalation(), Models: offer.Models, DefaultModel: offer.DefaultModel, Fallback: offer.Fallback, Budget: l.opt.Budget,
-		TaskBudgets: true,
+		TaskBudgets: true, Undo: l.opt.Vault != nil, Reviewer: l.opt.Reviewer,
 	}}
 	content, err := json.Marshal(&c.Configuration) //nolint:musttag // the parts are stored in a form of their own
 	if err != nil {
@@ -210,7 +216,9 @@ type Disk interface {
 func (c *Configuration) Question(s *state.Session, t *state.Thread, call *Call, confined *Confinement, disk Disk, now time.Time) permission.Question {
 	_, outside := tool.Escalation(call.Input)
 	w := c.workplace(s, t, t.Active)
+	review, bounds := c.reviewOf(t.Active, call)
 	return permission.Question{
+		Undo: c.Undo, Review: review, Reviewer: bounds,
 		Outside: outside && toolkind.Of(call.Tool.ToolName) == toolkind.Shell, Mode: c.ModeOf(s, t, t.Active), Interactive: !c.NobodyToAsk, Tool: call.Tool, Input: call.Input,
 		ToolCallID: call.ToolCallID, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 		Rules: c.rulesOf(s), Grants: grantsOf(s), Now: now, Hook: call.Opinion, Sandbox: confined.Sandbox,

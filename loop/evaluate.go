@@ -32,6 +32,9 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 	if err := l.adoptRulesAs(ctx, caller, p.SessionID); err != nil {
 		return nil, err
 	}
+	if err := l.adoptProjectAs(ctx, caller, p.SessionID); err != nil {
+		return nil, err
+	}
 	return session.Write(ctx, l.m, caller, p, id, event.BySession|event.ByLoop, func(tx *session.Tx) (*command.EvaluatePermissionResult, error) {
 		out, err := l.decideQuery(tx.State, p, entry, l.rulesOf(tx.State), tx.Now())
 		if err != nil {
@@ -51,7 +54,11 @@ func (l *Loop) evaluatePermission(ctx context.Context, caller command.Caller, p 
 func (l *Loop) tryPermission(ctx context.Context, caller command.Caller, p *command.EvaluatePermission, entry *tool.Entry) (*command.EvaluatePermissionResult, error) {
 	res := &command.EvaluatePermissionResult{}
 	decide := func(s *state.Session) error {
-		out, err := l.decideQuery(s, p, entry, l.rulesByNow(s), l.m.Now())
+		rules, err := l.withProject(ctx, s, l.rulesByNow(s))
+		if err != nil {
+			return err
+		}
+		out, err := l.decideQuery(s, p, entry, rules, l.m.Now())
 		if err == nil {
 			res.PermissionDecision = *out
 		}
@@ -110,7 +117,7 @@ func (l *Loop) decideQuery(s *state.Session, p *command.EvaluatePermission, entr
 	d := permission.Decide(permission.Question{
 		Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 		Rules: rules, Grants: grantsOf(s), Now: now, Sandbox: confined.Sandbox,
-		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script,
+		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script, Undo: l.Configuration().Undo,
 	})
 	if refusal != nil {
 		d.Decision, d.DecisionSource, d.RuleRefs = permission.Deny, "default", []string{}

@@ -29,6 +29,8 @@ type Governance struct {
 	Bounds BoundSet
 	// Hooks are asked and told at the points of a turn.
 	Hooks *hook.Runner
+	// Reviewer is asked about calls before a person is; nil asks the person at once.
+	Reviewer *Reviewer
 }
 
 func (l *Loop) redactText(s string) string {

@@ -261,7 +261,7 @@ func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 			switch {
 			case p.Source == "host":
 				l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
-			case p.Workspace != "":
+			case p.Source == "workspace" && p.Workspace != "":
 				l.pins.set(p.Workspace, p.Rules)
 			}
 		}

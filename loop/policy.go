@@ -119,7 +119,7 @@ func (l *Loop) committedPolicy(facts []event.Event) {
 		case !ok:
 		case p.Source == "host":
 			l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
-		case p.Workspace != "":
+		case p.Source == "workspace" && p.Workspace != "":
 			l.pins.set(p.Workspace, p.Rules)
 		}
 	}

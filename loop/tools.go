@@ -68,6 +68,9 @@ type toolRun struct {
 func (l *Loop) runTools(k key, e RunTools) error {
 	ctx, done := l.interruptible(l.tools, k)
 	defer done()
+	if err := l.adoptProject(ctx, k.session); err != nil {
+		return err
+	}
 	runs, err := l.collectRequested(ctx, k, e)
 	if err != nil {
 		return err

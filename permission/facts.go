@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,7 +184,7 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 		f.key = grantKey(append(key, f.line.namedFiles(at)...)...)
 		f.onlyOnce = !f.line.repeatable(at)
 	}
-	f.lookHarm()
+	f.lookHarm(q)
 }
 
 // wordInside says that a word of the line, if it is a path, is one inside the workspace.
@@ -192,7 +193,7 @@ func (f *facts) wordInside(q *Question, w string) bool {
 }
 
 // lookHarm gathers what the commands would destroy.
-func (f *facts) lookHarm() {
+func (f *facts) lookHarm(q *Question) {
 	var impact, advice []string
 	// The tool could destroy anything; what this line does is in its commands, as
 	// far as they are known.
@@ -202,7 +203,7 @@ func (f *facts) lookHarm() {
 		if c.Harm == nil {
 			continue
 		}
-		f.destructive = true
+		f.destructive = f.destructive || !c.Harm.overwrites || !f.undoes(q, c)
 		impact = append(impact, c.Harm.Impact)
 		advice = append(advice, c.Harm.Advice)
 	}
@@ -210,11 +211,27 @@ func (f *facts) lookHarm() {
 		if w.harmless() || w.Append {
 			continue
 		}
-		f.destructive = true
+		f.destructive = f.destructive || !q.Undo || !w.Known || !q.from(f.cwd).placeOf(w.Path).inside
 		impact = append(impact, "replaces the content of "+visibleText(w.Path))
 		advice = append(advice, adviceFiles)
 	}
 	f.impact, f.rollback = sentence(impact), sentence(advice)
+}
+
+// undoes says that what a command overwrites can be brought back: it is all inside the
+// workspace, as far as its words tell.
+func (f *facts) undoes(q *Question, c *Command) bool {
+	if !q.Undo {
+		return false
+	}
+	words := c.Words[1:]
+	if name := path.Base(c.Words[0]); name == "sed" || name == "gsed" {
+		// The first operand is the script, which may look like a path.
+		if i := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") }); i >= 0 {
+			words = words[i+1:]
+		}
+	}
+	return !slices.ContainsFunc(words, func(w string) bool { return !f.wordInside(q, w) })
 }
 
 // sentence joins what is said, each thing once and not more than a person reads.
@@ -256,6 +273,9 @@ func (f *facts) lookFile(q *Question, in map[string]any) {
 		f.impact = "writes the whole content of " + pl.abs
 	} else {
 		f.impact = "changes a part of " + pl.abs
+	}
+	if q.Undo {
+		f.destructive = f.leaves
 	}
 	f.rollback = adviceFiles
 }

@@ -13,6 +13,8 @@ type Harm struct {
 	Impact string
 	// Advice says what brings it back, or that nothing does.
 	Advice string
+	// overwrites says that it is the content of files, and nothing else, that is lost.
+	overwrites bool
 }
 
 // Advice for what can and can't be brought back.
@@ -34,13 +36,13 @@ func harmOf(words []word) *Harm {
 	case name == "git":
 		return harmGit(wordTexts(words))
 	case strings.HasPrefix(name, "mkfs") || slices.Contains([]string{"wipefs", "fdisk", "sfdisk", "parted", "blkdiscard", "cryptsetup"}, name):
-		return &Harm{"changes a disk with everything on it", adviceNone}
+		return &Harm{Impact: "changes a disk with everything on it", Advice: adviceNone}
 	case slices.Contains([]string{"kill", "pkill", "killall"}, name) && !hasText(args, "-l", "-0"):
-		return &Harm{"ends running processes", "start them again"}
+		return &Harm{Impact: "ends running processes", Advice: "start them again"}
 	case slices.Contains([]string{"shutdown", "reboot", "halt", "poweroff"}, name):
-		return &Harm{"stops the machine", "start it again"}
+		return &Harm{Impact: "stops the machine", Advice: "start it again"}
 	case slices.Contains([]string{"userdel", "groupdel", "deluser", "delgroup"}, name):
-		return &Harm{"removes an account", adviceNone}
+		return &Harm{Impact: "removes an account", Advice: adviceNone}
 	case slices.Contains([]string{"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "redis-cli", "mongosh", "mongo"}, name):
 		return harmData(args)
 	}
@@ -53,40 +55,40 @@ func harmFiles(name string, args []word) *Harm {
 	switch name {
 	case "rm", "unlink", "rmdir":
 		if hasOption(args, "rR", []string{"recursive"}) && name == "rm" {
-			return &Harm{"deletes " + visibleText(files) + " and everything below", adviceFiles}
+			return &Harm{Impact: "deletes " + visibleText(files) + " and everything below", Advice: adviceFiles}
 		}
-		return &Harm{"deletes " + visibleText(files), adviceFiles}
+		return &Harm{Impact: "deletes " + visibleText(files), Advice: adviceFiles}
 	case "shred":
-		return &Harm{"overwrites " + visibleText(files) + " so that nothing can be read back", adviceFiles}
+		return &Harm{Impact: "overwrites " + visibleText(files) + " so that nothing can be read back", Advice: adviceFiles}
 	case "truncate":
-		return &Harm{"cuts off the content of " + visibleText(files), adviceFiles}
+		return &Harm{Impact: "cuts off the content of " + visibleText(files), Advice: adviceFiles, overwrites: true}
 	case "dd":
 		if slices.ContainsFunc(args, func(w word) bool { return strings.HasPrefix(w.text, "of=") || !w.known() }) {
-			return &Harm{"overwrites what dd writes to", adviceNone}
+			return &Harm{Impact: "overwrites what dd writes to", Advice: adviceNone}
 		}
 	case "chmod", "chown", "chgrp":
 		if hasOption(args, "R", []string{"recursive"}) {
-			return &Harm{"changes the rights of " + visibleText(files) + " and everything below", "the earlier rights are not kept"}
+			return &Harm{Impact: "changes the rights of " + visibleText(files) + " and everything below", Advice: "the earlier rights are not kept"}
 		}
 	case "find":
 		if hasText(args, "-delete") {
-			return &Harm{"deletes the files that find finds", adviceFiles}
+			return &Harm{Impact: "deletes the files that find finds", Advice: adviceFiles}
 		}
 	case "tee":
 		if !hasOption(args, "a", []string{"append"}) && files != "" {
-			return &Harm{"replaces the content of " + visibleText(files), adviceFiles}
+			return &Harm{Impact: "replaces the content of " + visibleText(files), Advice: adviceFiles, overwrites: true}
 		}
 	case "sed", "perl":
 		if slices.ContainsFunc(args, func(w word) bool {
 			return name == "sed" && editsInPlace(w.text) || (name == "perl" && strings.HasPrefix(w.text, "-") && strings.Contains(w.text, "i"))
 		}) {
-			return &Harm{"changes files in place", adviceFiles}
+			return &Harm{Impact: "changes files in place", Advice: adviceFiles, overwrites: true}
 		}
 	case "rsync":
 		if slices.ContainsFunc(args, func(w word) bool {
 			return strings.HasPrefix(w.text, "--del") || strings.HasPrefix(w.text, "--remove-source")
 		}) {
-			return &Harm{"deletes files that the other side doesn't have", adviceFiles}
+			return &Harm{Impact: "deletes files that the other side doesn't have", Advice: adviceFiles}
 		}
 	}
 	return nil
@@ -136,43 +138,43 @@ func harmGit(words []string) *Harm {
 	switch sub {
 	case "push":
 		if begins("--force") || letter("fd") || has("--delete", "--mirror", "--prune") || begins("+") || begins(":") {
-			return &Harm{"replaces or removes what the other side has", adviceRemote}
+			return &Harm{Impact: "replaces or removes what the other side has", Advice: adviceRemote}
 		}
 	case "reset":
 		if has("--hard", "--merge", "--keep") {
-			return &Harm{"throws away changes that are not committed", adviceReflog + "; uncommitted changes: " + adviceFiles}
+			return &Harm{Impact: "throws away changes that are not committed", Advice: adviceReflog + "; uncommitted changes: " + adviceFiles}
 		}
 	case "clean":
 		if letter("f") || begins("--force") {
-			return &Harm{"deletes files that git doesn't know", adviceFiles}
+			return &Harm{Impact: "deletes files that git doesn't know", Advice: adviceFiles}
 		}
 	case "checkout", "switch", "restore":
 		if sub == "restore" && !has("--staged", "-S") || letter("f") || has("--force", "--discard-changes", "--", ".") {
-			return &Harm{"throws away changes that are not committed", adviceFiles}
+			return &Harm{Impact: "throws away changes that are not committed", Advice: adviceFiles}
 		}
 	case "branch", "tag":
 		if letter("dDM") || has("--delete", "--force") {
-			return &Harm{"removes or replaces a name of commits", adviceReflog}
+			return &Harm{Impact: "removes or replaces a name of commits", Advice: adviceReflog}
 		}
 	case "stash":
 		if has("drop", "clear") {
-			return &Harm{"throws away changes that were put aside", "git fsck may still find them"}
+			return &Harm{Impact: "throws away changes that were put aside", Advice: "git fsck may still find them"}
 		}
 	case "reflog", "update-ref":
 		if has("expire", "delete", "-d") {
-			return &Harm{"removes the last names of commits", adviceNone}
+			return &Harm{Impact: "removes the last names of commits", Advice: adviceNone}
 		}
 	case "filter-branch", "filter-repo", "rebase":
-		return &Harm{"writes the history anew", adviceReflog}
+		return &Harm{Impact: "writes the history anew", Advice: adviceReflog}
 	case "commit":
 		if has("--amend") {
-			return &Harm{"replaces the last commit", adviceReflog}
+			return &Harm{Impact: "replaces the last commit", Advice: adviceReflog}
 		}
 	case "rm":
-		return &Harm{"deletes files", "git restore brings back what was committed"}
+		return &Harm{Impact: "deletes files", Advice: "git restore brings back what was committed"}
 	case "gc", "prune":
 		if sub == "prune" || begins("--prune") {
-			return &Harm{"removes commits that nothing names", adviceNone}
+			return &Harm{Impact: "removes commits that nothing names", Advice: adviceNone}
 		}
 	}
 	return nil
@@ -183,7 +185,7 @@ var sqlHarm = regexp.MustCompile(`(?i)\b(drop\s+(table|database|schema|view|inde
 
 func harmData(args []word) *Harm {
 	if sqlHarm.MatchString(strings.Join(wordTexts(args), " ")) {
-		return &Harm{"deletes data from a database", "nothing brings it back but the database's own backup"}
+		return &Harm{Impact: "deletes data from a database", Advice: "nothing brings it back but the database's own backup"}
 	}
 	return nil
 }
@@ -203,7 +205,7 @@ func harmService(name string, args []string) *Harm {
 	for _, bad := range services[name] {
 		for _, a := range args {
 			if a == bad || bad == "" || (bad == "delete" && strings.HasPrefix(a, "delete-")) {
-				return &Harm{name + " " + a + " removes or changes something outside of the workspace", adviceRemote}
+				return &Harm{Impact: name + " " + a + " removes or changes something outside of the workspace", Advice: adviceRemote}
 			}
 		}
 	}

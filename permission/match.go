@@ -180,7 +180,7 @@ func notInName(c rune) bool {
 // can't be seen. A glob that takes any program doesn't.
 func (h *ruleMatcher) vouched(c *Command) bool {
 	return slices.ContainsFunc(h.allows, func(r *rule) bool {
-		if !r.applies(h.q.Tool.ToolName) || r.text == nil || len(c.Words) == 0 {
+		if r.Source == SourceProject || !r.applies(h.q.Tool.ToolName) || r.text == nil || len(c.Words) == 0 {
 			return false
 		}
 		program, _, _ := strings.Cut(r.text.prefix, " ")
@@ -245,7 +245,7 @@ func (h *ruleMatcher) coverLine() []finding {
 		c := &h.f.line.Commands[i]
 		n := len(used)
 		for _, r := range h.allows {
-			if r.applies(h.q.Tool.ToolName) && allows(r, c) {
+			if r.applies(h.q.Tool.ToolName) && r.coversCommand(c) {
 				used = append(used, finding{r, quoteCommand(c)})
 			}
 		}

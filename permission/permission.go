@@ -29,11 +29,12 @@ const (
 
 // Sources of a decision.
 const (
-	sourceMode    = "mode"
-	sourceRule    = "rule"
-	sourceHook    = "hook"
-	sourceHuman   = "human"
-	sourceDefault = "default"
+	sourceMode       = "mode"
+	sourceRule       = "rule"
+	sourceHook       = "hook"
+	sourceHuman      = "human"
+	sourceClassifier = "classifier"
+	sourceDefault    = "default"
 )
 
 // Modes returns the modes, in the order of the documentation.
@@ -68,6 +69,10 @@ type Question struct {
 	Now    time.Time
 	// Hook is what the hooks before the call say; nil if none has an opinion.
 	Hook *Opinion
+	// Review is the verdict of a reviewer; nil if none was asked. Reviewer says what one
+	// may allow.
+	Review   *Review
+	Reviewer ReviewBounds
 	// Sandbox is what would confine the call.
 	Sandbox Sandbox
 	// Outside says that the call asks to run outside of the sandbox.
@@ -82,6 +87,9 @@ type Question struct {
 	// Text returns the content of a regular file that is a short text, and false for
 	// anything else. Nil knows none. A shell script that a line runs is read by it.
 	Text func(path string) (text string, ok bool)
+	// Undo says that what is overwritten inside the workspace is kept and can be brought
+	// back. Overwriting it is then not destructive; deleting it is.
+	Undo bool
 }
 
 // Opinion is what hooks say about a call.
@@ -138,6 +146,8 @@ type Decision struct {
 	// SessionScope says that an approval may be given for the session. Outside of the
 	// sandbox that takes a line of which all is known, and files whose content is.
 	SessionScope bool
+	// Reviewable says that a reviewer may answer in the place of the person.
+	Reviewable bool
 }
 
 // Decide answers a question. What each mode lets run:
@@ -173,6 +183,7 @@ func Decide(q Question) (d Decision) {
 		if f.leaves && !q.Outside {
 			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"
 		}
+		d.Reviewable = q.reviewable(f, r)
 		o = q.answer(f, o, &d)
 	}
 	d.PermissionEvaluated = event.PermissionEvaluated{
@@ -280,8 +291,8 @@ func (q *Question) byHook() outcome {
 	return outcome{decision: decision, source: sourceHook, reason: reason}
 }
 
-// answer replaces an ask: by a grant that covers it, or by a denial where no one
-// can be asked.
+// answer replaces an ask: by a grant that covers it, by what a reviewer says, or by a
+// denial where no one can be asked.
 func (q *Question) answer(f *facts, o outcome, d *Decision) outcome {
 	if g := q.granted(d.Key); g != nil && !q.waitsForNobody(f) && f.kind != kindHandOver {
 		d.GrantID = g.ID
@@ -289,6 +300,9 @@ func (q *Question) answer(f *facts, o outcome, d *Decision) outcome {
 			decision: Allow, source: sourceHuman, refs: o.refs, expires: g.ExpiresAt,
 			reason: "it was approved before (" + g.describe() + "); it would ask because " + o.reason,
 		}
+	}
+	if d.Reviewable && q.Review != nil && q.Review.Allow {
+		return outcome{decision: Allow, source: sourceClassifier, reason: q.Review.describeVerdict() + "; it would ask because " + o.reason}
 	}
 	switch {
 	case !q.canAsk(f):

@@ -27,7 +27,7 @@ func drawRule(t *rapid.T, label string) event.PolicyRule {
 		Match: rapid.SampledFrom([]string{
 			"", "*", "git push *", "git *", "make *", "touch *", "rm *", "docs/**", "secrets/**", "**", ".env", "*push*", "ls", "?s", "[gm]*", "a[", `*"a":1*`,
 		}).Draw(t, label+" match"),
-		Source: rapid.SampledFrom([]string{"host", "workspace", "session"}).Draw(t, label+" source"),
+		Source: rapid.SampledFrom([]string{"host", "workspace", "session", "project"}).Draw(t, label+" source"),
 		RuleID: rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, label+" id"),
 	}
 }
@@ -46,6 +46,11 @@ func drawQuestion(t *rapid.T) Question {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "rules") {
 		q.Rules = append(q.Rules, drawRule(t, string(rune('a'+i))))
+	}
+	q.Undo = rapid.Bool().Draw(t, "undo")
+	if rapid.Bool().Draw(t, "reviewed") {
+		q.Review = &Review{Allow: rapid.Bool().Draw(t, "reviewer allows"), Reason: "r", Model: "m"}
+		q.Reviewer = ReviewBounds{Destructive: rapid.Bool().Draw(t, "destructive"), Outside: rapid.Bool().Draw(t, "reviews outside")}
 	}
 	if rapid.Bool().Draw(t, "granted") {
 		q.Grants = []Grant{{ID: "g", Tool: q.Tool.ToolName, Key: Decide(q).Key}}

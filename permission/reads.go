@@ -190,7 +190,8 @@ func awkReads(words []word) (reads, plain bool, unknown string) {
 		case !words[i].known():
 			return false, false, "its program is known only when it runs"
 		}
-		if strings.ContainsAny(t, "|>@") || strings.Contains(t, "system") || strings.Contains(t, "getline") {
+		// ">=" compares and is one token, whatever stands around it: no redirection begins so.
+		if t = strings.ReplaceAll(t, ">=", " "); strings.ContainsAny(t, "|>@") || strings.Contains(t, "system") || strings.Contains(t, "getline") {
 			return false, false, "its program may run a command or write a file"
 		}
 		return true, true, ""

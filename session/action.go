@@ -40,7 +40,14 @@ func (r *request) respondAction(ctx context.Context, p *command.RespondAction) (
 			return nil, err
 		}
 		r.resolveAction(tx, a, p, answerSource(p))
-		return &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}, nil
+		res := &command.RespondActionResult{ActionID: a.ActionID, Status: state.ActionResolved}
+		if p.Scope == scopeProject {
+			var err error
+			if res.KeptRules, err = r.keepProjectRules(tx, a); err != nil {
+				return nil, err
+			}
+		}
+		return res, nil
 	})
 }
 
@@ -74,6 +81,9 @@ func (r *request) resolvePermission(ctx context.Context, p *command.ResolvePermi
 
 // checkAnswer checks a submitted answer against the action's schema.
 func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
+	if err := checkProjectScope(a, p); err != nil {
+		return err
+	}
 	switch {
 	case a.OnceOnly && p.Scope == "session":
 		return fault.Param("scope", "action %s can be approved once, not for the session: what it runs may change between two calls", a.ActionID)
@@ -208,7 +218,8 @@ func (r *request) resolveAction(tx *Tx, a *state.Action, p *command.RespondActio
 
 // checkSameAnswer tells the same answer, which is fine, from another one.
 func checkSameAnswer(a *state.Action, p *command.RespondAction, payload event.Raw) (*command.RespondActionResult, error) {
-	if a.Decision == p.Decision && a.DecisionSource == answerSource(p) && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
+	kept := p.Scope != scopeProject || a.GrantScope == scopeProject
+	if kept && a.Decision == p.Decision && a.DecisionSource == answerSource(p) && (a.PayloadRef != "" || sameJSON(a.Payload, payload)) {
 		return &command.RespondActionResult{ActionID: a.ActionID, Status: a.Status}, nil
 	}
 	return nil, fault.New(fault.Conflict, "action %s is already %s: %s (%s)", a.ActionID, a.Status, a.Decision, a.DecisionSource)

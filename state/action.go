@@ -61,6 +61,9 @@ type Action struct {
 	Destructive bool `json:"destructive,omitempty"`
 	// OnceOnly says that an approval can't be for the session.
 	OnceOnly bool `json:"onceOnly,omitempty"`
+	// KeepRules are what an answer for the project would keep, KeepFor is that project.
+	KeepRules []event.PolicyRule `json:"keepRules,omitempty"`
+	KeepFor   string             `json:"keepFor,omitempty"`
 	// CredentialRef names what a credential is asked for.
 	CredentialRef string    `json:"credentialRef,omitempty"`
 	ExpiresAt     time.Time `json:"expiresAt,omitzero"`
@@ -122,7 +125,7 @@ func (f *fold) actionRequired(p *event.ActionRequired) {
 		TaskID: f.e.TaskID, StepID: f.e.StepID, ToolCallID: f.e.ToolCallID, SubagentID: f.e.SubagentID,
 		Status: ActionPending, ActionType: p.ActionType, Prompt: p.Prompt, Schema: p.Schema, Decisions: p.Decisions,
 		Scope: p.Scope, ToolName: p.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: p.Reason, RuleRefs: p.RuleRefs,
-		Destructive: p.Destructive, OnceOnly: p.OnceOnly, CredentialRef: p.CredentialRef, ExpiresAt: journalTime(p.ExpiresAt), OnTimeout: p.OnTimeout,
+		Destructive: p.Destructive, OnceOnly: p.OnceOnly, KeepRules: p.KeepRules, KeepFor: p.KeepFor, CredentialRef: p.CredentialRef, ExpiresAt: journalTime(p.ExpiresAt), OnTimeout: p.OnTimeout,
 		ChannelID: f.e.ChannelID, CreatedAt: f.e.Time, RequiredSequence: f.e.Sequence,
 	}
 	if child := f.s.Subagents.Find(f.e.SubagentID); child != nil {

@@ -135,7 +135,7 @@ func (f *fold) apply() { //nolint:funlen // it is a table
 		event.TypeSubagentCompleted, event.TypeSubagentFailed, event.TypeSubagentClosed:
 		f.subagent()
 
-	case event.TypePermissionEvaluated, event.TypePermissionRequested, event.TypePermissionResolved,
+	case event.TypePermissionEvaluated, event.TypePermissionReviewed, event.TypePermissionRequested, event.TypePermissionResolved,
 		event.TypeSandboxApplied, event.TypeSandboxViolation, event.TypeHookStarted, event.TypeHookCompleted, event.TypeHookFailed,
 		event.TypePolicyChanged:
 		f.governance()

@@ -80,6 +80,8 @@ type Policy struct {
 	ChangedBy *event.Actor `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session.
 	Workspace string `json:"workspace,omitempty"`
+	// Account is whose rules these are, of a project in the runtime's own session.
+	Account string `json:"account,omitempty"`
 	// Held is what the workspace's file says and doesn't count yet.
 	Held []string `json:"held,omitempty"`
 	// ChangedAt is when the policy was set; absent where it is the host's and no fact of the
@@ -151,11 +153,33 @@ type Decision struct {
 	Sequence uint64 `json:"sequence"`
 }
 
+// Review is the verdict of a reviewer about a call.
+type Review struct {
+	// Verdict is allow, ask or failed.
+	Verdict string `json:"verdict"`
+	// Reason is the reviewer's own, or says what failed.
+	Reason string `json:"reason,omitempty"`
+	// Model that was asked, as provider/model.
+	Model string `json:"model,omitempty"`
+	// InputHash is that of the input that was judged.
+	InputHash string `json:"inputHash,omitempty"`
+}
+
+// permissionReviewed notes the verdict about a call; the decision that follows rests on
+// it.
+func (f *fold) permissionReviewed(p *event.PermissionReviewed) {
+	if c := f.toolCall(p.ToolName); c != nil {
+		c.Review = &Review{Verdict: p.Verdict, Reason: p.Reason, Model: p.Provider + "/" + p.Model, InputHash: p.InputHash}
+	}
+}
+
 // governance folds the facts of permissions, sandboxes, hooks and policies.
 func (f *fold) governance() {
 	switch p := f.e.Payload.(type) {
 	case *event.PermissionEvaluated:
 		f.permissionEvaluated(p)
+	case *event.PermissionReviewed:
+		f.permissionReviewed(p)
 	case *event.PermissionRequested:
 		f.s.Permission.Requested++
 		if c := f.toolCall(p.ToolName); c != nil {
@@ -237,9 +261,9 @@ func (f *fold) policyChanged(p *event.PolicyChanged) {
 	perm := &f.s.Permission
 	policy := Policy{
 		Source: p.Source, Mode: p.Mode, ModeOrigin: p.ModeOrigin, Rules: firstN(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
-		Workspace: p.Workspace, Held: firstN(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
+		Workspace: p.Workspace, Account: p.Account, Held: firstN(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
-	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace })
+	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace && x.Account == p.Account })
 	if i >= 0 {
 		perm.Policies[i] = policy
 		return

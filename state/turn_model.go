@@ -176,6 +176,8 @@ type ToolCall struct {
 	OutputRef string `json:"outputRef,omitempty"`
 	// Decision is the word on whether the call may run; empty before there is one.
 	Decision string `json:"decision,omitempty"`
+	// Review is what a reviewer said about the call before it was decided about.
+	Review *Review `json:"review,omitempty"`
 	// Attempts counts how often the call began to run. At 0 nothing of it has happened.
 	Attempts int64 `json:"attempts,omitempty"`
 	// Lost counts how often it was lost and taken up again: each time has a span of its own.

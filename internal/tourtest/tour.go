@@ -25,6 +25,8 @@ func Answers() []script.Answer {
 		{When: &script.When{Contains: "fail this"}, Error: &script.Error{Category: "invalid_request", Message: "no"}},
 		{When: &script.When{Contains: "Look"}, Text: "It is fine."},
 		{When: &script.When{Contains: "Say it."}, Text: "It is said."},
+		{When: &script.When{Contains: "Keep it."}, Tools: []script.Tool{{Name: "write_file", Arguments: map[string]any{"path": "kept/a.txt", "content": "a"}}}},
+		{When: &script.When{Contains: "Keep it."}, Text: "It is kept."},
 	}
 }
 
@@ -51,6 +53,7 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("get_session", fmt.Sprintf(`{"sessionId":%q,"atSequence":2}`, sessionID))
 	do("get_thread_read", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"atSequence":3}`, sessionID, threadID))
 	do("test_policy", fmt.Sprintf(`{"sessionId":%q,"mode":"plan","rules":[{"decision":"deny","tool":"shell"}]}`, sessionID))
+	projectRules(t, do)
 	do("update_session", fmt.Sprintf(`{"sessionId":%q,"title":"Toured","tags":["tour"],"pinned":true,"metadata":{"a":1}}`, sessionID))
 	do("update_thread", fmt.Sprintf(`{"sessionId":%q,"threadId":%q,"pinned":true}`, sessionID, threadID))
 	do("create_session", `{"sessionId":"sess_passing"}`)

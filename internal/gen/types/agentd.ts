@@ -29,7 +29,8 @@ export type ExtensionType =
   | "channel.peer_push.removed"
   | "channel.peer_push.reported"
   | "session.deleted"
-  | "runtime.changed";
+  | "runtime.changed"
+  | "permission.reviewed";
 
 /** Ids that say what a fact belongs to. */
 export interface Ids {
@@ -235,7 +236,7 @@ export interface PolicyRule {
   /** Reason for people. */
   reason?: string;
   /** Source says whose rule it is. */
-  source?: "host" | "workspace" | "session";
+  source?: "host" | "workspace" | "session" | "project";
   /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
   origin?: "configuration" | "stored";
 }
@@ -772,6 +773,9 @@ export interface ActionRequired {
   destructive?: boolean;
   /** OnceOnly says that an approval can't be for the session: what would run can change between two calls. */
   onceOnly?: boolean;
+  /** KeepRules are what the scope project would keep: the rules by which calls like this one run from then on. Without them the scope isn't offered. KeepFor is the project, the folder that they hold in. */
+  keepRules?: PolicyRule[];
+  keepFor?: string;
   /** CredentialRef names what is asked for; the credential itself never appears. */
   credentialRef?: string;
 }
@@ -784,7 +788,7 @@ export interface ActionResolved {
   actionType?: string;
   payload?: Json;
   payloadRef?: string;
-  scope?: "once" | "session";
+  scope?: "once" | "session" | "project";
   reason?: string;
   resolvedBy?: Actor;
 }
@@ -1100,7 +1104,7 @@ export interface PermissionResolved {
   decisionReason?: string;
   actionId?: string;
   toolName?: string;
-  scope?: "once" | "session";
+  scope?: "once" | "session" | "project";
   grantId?: string;
   expiresAt?: string;
   resolvedBy?: Actor;
@@ -1206,16 +1210,17 @@ export interface HookFailed {
 
 /** PolicyChanged gives the whole policy of one source after the change. */
 export interface PolicyChanged {
-  /** Source says whose policy it is. That of a turn is its mode alone, and ends with it. */
-  source: "host" | "workspace" | "session" | "turn";
+  /** Source says whose policy it is. That of a turn is its mode alone, and ends with it. That of a project is what people kept when they answered questions there. */
+  source: "host" | "workspace" | "session" | "project" | "turn";
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   /** ModeOrigin says where the host's mode comes from, as a rule's origin does. */
   modeOrigin?: "configuration" | "stored";
   rules: PolicyRule[];
   reason?: string;
   changedBy?: Actor;
-  /** Workspace is the folder whose rules these are, in the runtime's own session: what its sessions are held to. Empty in a session. */
+  /** Workspace is the folder whose rules these are, in the runtime's own session: what its sessions are held to. Empty in a session. Account is whose they are, of a project's. */
   workspace?: string;
+  account?: string;
   /** Held says what the workspace's file has changed that doesn't count until a person accepts it. */
   held?: string[];
   /** ApprovalActionID is the action whose answer changed it, such as the approval of a plan. */
@@ -2127,6 +2132,24 @@ export interface QuotaLimits {
   scheduleMinIntervalMs: number;
 }
 
+/** PermissionReviewed is the verdict of a reviewer, a model that is asked about a call before a person is. It is an input of the decision that follows. */
+export interface PermissionReviewed {
+  toolName: string;
+  /** Verdict is allow, ask (a person has to decide), or failed, which is like ask. */
+  verdict: "allow" | "ask" | "failed";
+  /** Reason is the reviewer's own, or says what failed. */
+  reason: string;
+  provider?: string;
+  model?: string;
+  modelRequestId?: string;
+  /** ErrorCategory says of what kind a failure was. */
+  errorCategory?: "timeout" | "budget" | "malformed" | "model" | "interrupted" | "unavailable" | "too_large";
+  usage?: Usage;
+  durationMs: number;
+  /** InputHash is the hash of the input that was judged. */
+  inputHash?: string;
+}
+
 /** Benchmark is the envelope's part that joins a fact to a trial. */
 export interface Benchmark {
   /** DatasetID is the data set's id. */
@@ -2460,6 +2483,8 @@ export interface EventPayloads {
   "session.deleted": SessionDeleted;
   /** An admin changed the runtime itself: tokens, quotas or what is kept. */
   "runtime.changed": RuntimeChanged;
+  /** A reviewer, a model that is asked before a person is, gave its verdict about a call. */
+  "permission.reviewed": PermissionReviewed;
 }
 
 /** The fields that each event type always carries beside those of every event. */
@@ -2602,6 +2627,7 @@ export interface EventNeeds {
   "channel.peer_push.reported": "taskId" | "channelId";
   "session.deleted": never;
   "runtime.changed": never;
+  "permission.reviewed": "threadId" | "turnId";
 }
 
 /** The name of an event type. */

@@ -221,8 +221,8 @@ export interface RespondActionParams {
   decision: "allow" | "deny" | "cancel" | "submit";
   /** The answer's content: structured input, the permissionMode that an approved plan is carried out in, or the reference of a credential. */
   payload?: Json;
-  /** Scope of an allow: once (default) or session. */
-  scope?: "once" | "session";
+  /** Scope of an allow: once (default), session, or project, which keeps the rules that the action offers (keepRules). */
+  scope?: "once" | "session" | "project";
   /** How long an allow for the session holds; as long as the session if absent. */
   expiresInMs?: number;
   /** Reason for people. */
@@ -1212,7 +1212,7 @@ export interface PolicyRule {
   /** Reason for people. */
   reason?: string;
   /** Source says whose rule it is. */
-  source?: "host" | "workspace" | "session";
+  source?: "host" | "workspace" | "session" | "project";
   /** Origin says where a rule of the host comes from: its configuration, or a command that added it. */
   origin?: "configuration" | "stored";
 }
@@ -1227,6 +1227,26 @@ export interface TestPolicyParams {
   sessionId?: string;
   /** The most changes that are listed, 0 to 1000; default 100. */
   limit?: number;
+}
+
+/** Lists the rules that were kept for projects. */
+export interface ListProjectRulesParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
+  /** Workspace keeps the rules of one project. */
+  workspace?: string;
+}
+
+/** Removes a rule that was kept for a project. */
+export interface ForgetProjectRuleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** ruleId of the rule. */
+  ruleId: string;
+  /** Reason for people. */
+  reason?: string;
 }
 
 /** Lists the tools that a session, a thread or a mode has. */
@@ -2096,7 +2116,7 @@ export interface RespondActionsParams {
   /** Decision that each gets. */
   decision: "allow" | "deny" | "cancel";
   /** Scope of an allow: once (default) or session. */
-  scope?: "once" | "session";
+  scope?: "once" | "session" | "project";
   /** How long an allow for the session holds; as long as the session if absent. */
   expiresInMs?: number;
   /** Reason for people. */
@@ -2781,6 +2801,8 @@ export interface ToolCallRead {
   outputRef?: string;
   /** The word on whether the call may run; empty before there is one. */
   decision?: string;
+  /** What a reviewer said about the call before it was decided about. */
+  review?: Review;
   /** Attempts counts how often the call began to run. At 0 nothing of it has happened. */
   attempts?: number;
   /** Lost counts how often it was lost and taken up again: each time has a span of its own. */
@@ -2797,6 +2819,18 @@ export interface ToolCallRead {
   endSequence?: number;
   /** Links name the facts that the call rests on. */
   links?: ToolLinks;
+}
+
+/** The verdict of a reviewer about a call. */
+export interface Review {
+  /** Allow, ask or failed. */
+  verdict: string;
+  /** The reviewer's own, or says what failed. */
+  reason?: string;
+  /** Model that was asked, as provider/model. */
+  model?: string;
+  /** That of the input that was judged. */
+  inputHash?: string;
 }
 
 /** Name the facts that a tool call rests on: the last of each kind. */
@@ -3203,6 +3237,10 @@ export interface ActionRecord {
   destructive?: boolean;
   /** onceOnly says that an approval can't be for the session. */
   onceOnly?: boolean;
+  /** What an answer with scope project would keep; without them that scope isn't offered. */
+  keepRules?: PolicyRule[];
+  /** The project that they would be kept for, a folder. */
+  keepFor?: string;
   /** credentialRef names what a credential is asked for. */
   credentialRef?: string;
   /** When the action answers itself. */
@@ -3381,6 +3419,8 @@ export interface PolicyRead {
   changedBy?: Actor;
   /** The folder whose rules these are, in the runtime's own session. */
   workspace?: string;
+  /** Whose rules these are, of a project in the runtime's own session. */
+  account?: string;
   /** What the workspace's file says and doesn't count yet. */
   held?: string[];
   /** When the policy was set; absent where it is the host's and no fact of the session has it yet. */
@@ -5561,6 +5601,28 @@ export interface RespondActionResult {
   actionId: string;
   /** Status of the action. */
   status: "pending" | "resolved" | "expired";
+  /** The rules that an answer for the project kept. */
+  keptRules?: ProjectRule[];
+}
+
+/** A rule that a person kept for a project by answering an action. */
+export interface ProjectRule {
+  /** ruleId names it, for forget_project_rule. */
+  ruleId: string;
+  /** The project, the folder that the rule holds in. */
+  workspace: string;
+  /** Account whose sessions it holds for. */
+  account?: string;
+  /** Rule that holds. */
+  rule: PolicyRule;
+  /** When it was kept. */
+  keptAt: string;
+  /** Who answered. */
+  keptBy?: Actor;
+  /** sessionId of the action that was answered. */
+  sessionId: string;
+  /** actionId of the action that was answered. */
+  actionId: string;
 }
 
 /** A page of actions, each the action's record. */
@@ -6079,6 +6141,20 @@ export interface PolicyChange {
   after: "allow" | "ask" | "deny";
   /** Reason of what would be decided. */
   reason: string;
+}
+
+/** A page of rules. */
+export interface ListProjectRulesResult {
+  /** Rules of this page. */
+  rules: ProjectRule[];
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
+}
+
+/** The rule that was removed. */
+export interface ForgetProjectRuleResult {
+  /** The rule as it was. */
+  forgotten: ProjectRule;
 }
 
 /** The inventory. */
@@ -7451,6 +7527,10 @@ export interface Commands {
   set_policy: { params: SetPolicyParams; result: PolicyResult };
   /** Decides past tool calls again under another policy, and says what would change. */
   test_policy: { params: TestPolicyParams; result: TestPolicyResult };
+  /** Lists the rules that people kept for projects by answering actions. */
+  list_project_rules: { params: ListProjectRulesParams; result: ListProjectRulesResult };
+  /** Removes a rule that was kept for a project. */
+  forget_project_rule: { params: ForgetProjectRuleParams; result: ForgetProjectRuleResult };
   /** Lists the tools that a session has. */
   get_tool_inventory: { params: GetToolInventoryParams; result: GetToolInventoryResult };
   /** Says where commands run, and under which boundaries. */

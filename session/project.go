@@ -1,0 +1,194 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/state"
+	"agentd/store"
+)
+
+// kindProjectRule: rule id → the rule that a person kept for a project. It is written
+// with the answer that kept it, and no fact derives it: a session that is imported
+// brings facts about rules, and must not bring rules.
+const kindProjectRule = "project_rule"
+
+const (
+	// scopeProject is the scope of an answer that is kept for the project.
+	scopeProject = "project"
+	// maxProjectRules bounds what is kept for one project of one account.
+	maxProjectRules = 500
+)
+
+// projectPrefix is what the ids of a project's rules begin with.
+func projectPrefix(account, root string) string {
+	return "rule_" + shortHash(account, root)
+}
+
+func shortHash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:4])
+}
+
+// ProjectRules returns the rules that were kept for a project, in the order of their
+// ids. They hold for the sessions of the account in the folder, on all nodes.
+func (m *Manager) ProjectRules(ctx context.Context, account, root string) ([]event.PolicyRule, error) {
+	kept, err := m.projectRules(ctx, account, root)
+	var out []event.PolicyRule
+	for i := range kept {
+		out = append(out, kept[i].Rule)
+	}
+	return out, err
+}
+
+func (m *Manager) projectRules(ctx context.Context, account, root string) ([]command.ProjectRule, error) {
+	var out []command.ProjectRule
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindProjectRule, Prefix: projectPrefix(account, root)}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		r, err := readProjectRule(&e)
+		if err != nil {
+			return nil, err
+		}
+		if r.Account == account && r.Workspace == root {
+			out = append(out, *r)
+		}
+	}
+	return out, nil
+}
+
+func readProjectRule(e *store.Entry) (*command.ProjectRule, error) {
+	r := &command.ProjectRule{}
+	if err := json.Unmarshal(e.Value, r); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the project rule %s can't be read", e.Key)
+	}
+	return r, nil
+}
+
+// checkProjectScope refuses an answer for the project where none is offered.
+func checkProjectScope(a *state.Action, p *command.RespondAction) error {
+	switch {
+	case p.Scope != scopeProject:
+		return nil
+	case p.Decision != "allow":
+		return fault.Param("scope", "project is for the decision allow; a denial is never kept")
+	case p.Peer != nil:
+		return fault.Param("scope", "a peer can't keep rules for a project; use once or session")
+	case len(a.KeepRules) == 0 || a.KeepFor == "":
+		return fault.Param("scope", "action %s has no rules that could be kept for the project (keepRules); use once or session", a.ActionID)
+	}
+	return nil
+}
+
+// keepProjectRules writes the rules of an answer with its facts. They hold in the
+// session from here on, and in others before their next call is decided about.
+func (r *request) keepProjectRules(tx *Tx, a *state.Action) ([]command.ProjectRule, error) {
+	known, err := r.m.projectRules(tx.Context(), tx.State.Account, a.KeepFor)
+	if err != nil {
+		return nil, err
+	}
+	if len(known)+len(a.KeepRules) > maxProjectRules {
+		return nil, fault.New(fault.Conflict, "%d rules are kept for %s, which is the most; forget some first (forget_project_rule)", len(known), a.KeepFor)
+	}
+	all := make([]event.PolicyRule, 0, len(known)+len(a.KeepRules))
+	for i := range known {
+		all = append(all, known[i].Rule)
+	}
+	var kept []command.ProjectRule
+	for _, rule := range a.KeepRules {
+		k := command.ProjectRule{
+			RuleID:    projectPrefix(tx.State.Account, a.KeepFor) + shortHash(rule.Decision, rule.Tool, rule.Match),
+			Workspace: a.KeepFor, Account: tx.State.Account, Rule: rule, KeptAt: tx.Now(), KeptBy: r.actor(), SessionID: a.SessionID, ActionID: a.ActionID,
+		}
+		if i := slices.IndexFunc(known, func(x command.ProjectRule) bool { return x.Rule == rule }); i >= 0 {
+			kept = append(kept, known[i])
+			continue
+		}
+		v, err := json.Marshal(&k)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "a rule could not be encoded")
+		}
+		tx.index = append(tx.index, putOp(kindProjectRule, k.RuleID, v))
+		kept, all = append(kept, k), append(all, rule)
+	}
+	tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: &event.PolicyChanged{
+		Source: scopeProject, Rules: all, ChangedBy: r.actor(), ApprovalActionID: a.ActionID, Reason: "kept for the project when an action was answered",
+	}})
+	return kept, nil
+}
+
+// listProjectRules lists the rules that were kept, those of the caller's account.
+func (r *request) listProjectRules(ctx context.Context, p *command.ListProjectRules) (*command.ListProjectRulesResult, error) {
+	limit := p.Page.Size()
+	res := &command.ListProjectRulesResult{Rules: []command.ProjectRule{}}
+	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindProjectRule, After: p.Cursor}) {
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		rule, err := readProjectRule(&e)
+		if err != nil {
+			return nil, err
+		}
+		if !r.caller.Sees(rule.Account) || p.Workspace != "" && rule.Workspace != p.Workspace {
+			continue
+		}
+		if len(res.Rules) == limit {
+			res.NextCursor = res.Rules[limit-1].RuleID
+			break
+		}
+		res.Rules = append(res.Rules, *rule)
+	}
+	return res, nil
+}
+
+// forgetProjectRule removes a rule. The fact is in the runtime's own session; sessions
+// of the project record it before their next call.
+func (r *request) forgetProjectRule(ctx context.Context, p *command.ForgetProjectRule) (*command.ForgetProjectRuleResult, error) {
+	res := &command.ForgetProjectRuleResult{}
+	err := r.m.writeInRuntime(ctx, func(tx *Tx) error {
+		v, found, err := tx.Lookup(kindProjectRule, p.RuleID)
+		if err != nil {
+			return storeFault(err)
+		}
+		if !found {
+			return fault.New(fault.NotFound, "there is no project rule %s", p.RuleID)
+		}
+		rule, err := readProjectRule(&store.Entry{Key: p.RuleID, Value: v})
+		if err != nil {
+			return err
+		}
+		if !r.caller.Sees(rule.Account) {
+			return fault.New(fault.NotFound, "there is no project rule %s", p.RuleID)
+		}
+		left, err := r.m.projectRules(ctx, rule.Account, rule.Workspace)
+		if err != nil {
+			return err
+		}
+		rules := []event.PolicyRule{}
+		for i := range left {
+			if left[i].RuleID != p.RuleID {
+				rules = append(rules, left[i].Rule)
+			}
+		}
+		tx.index = append(tx.index, removeOp(kindProjectRule, p.RuleID))
+		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: &event.PolicyChanged{
+			Source: scopeProject, Workspace: rule.Workspace, Account: rule.Account, Rules: rules, ChangedBy: r.actor(),
+			Reason: reasonOr(r.m.redactText(p.Reason), "forgotten: "+rule.Rule.Decision+" "+rule.Rule.Tool+" "+rule.Rule.Match),
+		}})
+		res.Forgotten = *rule
+		r.stampFacts(tx)
+		return r.rememberResult(tx, res)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
