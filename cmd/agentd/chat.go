@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"strings"
 
@@ -9,73 +11,114 @@ import (
 	"agentd/cmd/agentd/internal/chat"
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/tui"
 	"agentd/event"
 )
 
+// chatFlags are the flags of chat beside those of a turn.
+type chatFlags struct {
+	turnFlags
+	last         bool
+	plain        bool
+	screenReader bool
+}
+
 func (a *app) chatCommand() *cobra.Command {
-	o := &turnFlags{}
-	var last bool
+	o := &chatFlags{}
 	cmd := &cobra.Command{
 		Use:   "chat [PROMPT]",
 		Short: "Talk to an agent at the terminal",
-		Long: `Talks to an agent: an input line, with the conversation above it. Needs a
-terminal; in a pipe use "agentd run".
+		Long: `Talks to an agent: an input line with what goes on above it, and the
+conversation in the terminal's own scrollback.
 
-While the agent works, Enter puts what was typed into the queue and Alt-Enter, or
-/steer TEXT, gives it to the turn that runs. Ctrl-C interrupts that turn; on an
-empty line it leaves, and so does Ctrl-D. Ctrl-J begins a new line, the arrow
-keys go through earlier input. /help lists the commands.
+While the agent works, Enter puts what was typed into the queue and Alt-Enter
+gives it to the turn that runs. Esc or Ctrl-C interrupts that turn; Esc twice
+goes back to an earlier one. Ctrl-J begins a new line, Ctrl-R finds an earlier
+prompt, Ctrl-O shows all that tools wrote, Ctrl-G opens $EDITOR. "/" lists the
+commands, "@" completes files, "!" runs a command of yours. /help lists
+everything.
+
+With --plain, --screen-reader, AGENTD_SCREEN_READER=1, TERM=dumb or in a pipe
+nothing is drawn: lines are read and lines are written. In a pipe each line is
+a turn, or the answer to what the turn before asked.
 
 Without a server, turns run in this process, and a running one is
 interrupted when you leave. On a server it continues, and --continue returns
 to it.
 
-Exit codes: 0 left, 1 failed, 2 usage.`,
+Exit codes: 0 left, 1 failed, 2 usage, 3 the input ended with a question open.`,
 		Example: `  agentd chat
   agentd chat --continue
   agentd chat --mode auto "fix the failing test"
+  agentd chat --plain
   agentd chat --server http://127.0.0.1:8700 --session sess_01`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			in, out, err := a.chatTerminal()
-			if err != nil {
-				return err
-			}
-			if last && o.session != "" {
-				return usagef("--continue and --session can't be used together")
-			}
-			if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
-				return err
-			}
-			return a.withFacts(cmd, toRun, func(f facts.Source) error {
-				if last {
-					if o.session, err = facts.LastSession(cmd.Context(), f); err != nil {
-						return err
-					}
-				}
-				return chat.Run(cmd.Context(), &chat.Options{
-					Source: f, Session: o.session, Turn: event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps},
-					Prompt: strings.Join(given, ""), Version: a.version, Ink: a.ink(a.out), Describe: describe,
-				}, in, out)
-			})
+			return a.chat(cmd, o, strings.Join(given, ""))
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&last, "continue", false, "continue the last session")
+	cmd.Flags().BoolVar(&o.last, "continue", false, "continue the last session")
+	cmd.Flags().BoolVar(&o.plain, "plain", false, "read and write lines, draw nothing")
+	cmd.Flags().BoolVar(&o.screenReader, "screen-reader", false, "the same as --plain, without colour")
 	return a.withDataFlags(cmd)
 }
 
-// chatTerminal returns the terminal that is talked at.
-func (a *app) chatTerminal() (in, out *os.File, err error) {
+func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
+	if a.json {
+		return usagef("chat doesn't support --json; use \"agentd run --json\"")
+	}
+	if o.last && o.session != "" {
+		return usagef("--continue and --session can't be used together")
+	}
+	if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
+		return err
+	}
+	return a.withFacts(cmd, toRun, func(f facts.Source) error {
+		if o.last {
+			var err error
+			if o.session, err = facts.LastSession(cmd.Context(), f); err != nil {
+				return err
+			}
+		}
+		return a.converse(cmd.Context(), f, o, prompt)
+	})
+}
+
+// converse runs the client that the terminal can take.
+func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt string) error {
+	turn := event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps}
+	export := func(ctx context.Context, ref, file string) error { return reviewTo(ctx, f, ref, file) }
+	folder, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	in, out, drawn := a.drawnTerminal(o)
+	if drawn {
+		return tui.Run(ctx, &tui.Options{
+			Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: a.ink(a.out), Describe: describe,
+			Export: export, Folder: folder, Env: a.env,
+		}, in, out)
+	}
+	ink := a.ink(a.out)
+	if o.screenReader || a.env["AGENTD_SCREEN_READER"] != "" {
+		ink = false
+	}
+	err = chat.Run(ctx, &chat.Options{
+		Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: ink, Describe: describe,
+		Export: export, Folder: folder, Prompts: terminal.IsTerminal(a.in), Width: terminal.Width(a.out),
+	}, a.in, a.out)
+	if errors.Is(err, chat.ErrUnanswered) {
+		return &exitError{exitBlocked, err}
+	}
+	return err
+}
+
+// drawnTerminal returns the terminal that can be drawn on; false if lines are wanted.
+func (a *app) drawnTerminal(o *chatFlags) (in, out *os.File, drawn bool) {
 	in, isIn := a.in.(*os.File)
 	out, isOut := a.out.(*os.File)
-	switch {
-	case a.json:
-		return nil, nil, usagef("chat doesn't support --json; use \"agentd run --json\"")
-	case !isIn || !isOut || !terminal.IsTerminal(a.in) || !terminal.IsTerminal(a.out):
-		return nil, nil, usagef("chat needs a terminal; in a pipe use \"agentd run\"")
-	case a.env["TERM"] == "dumb":
-		return nil, nil, usagef("chat needs a terminal that can move its cursor, and TERM is dumb; use \"agentd run\"")
-	}
-	return in, out, nil
+	drawn = isIn && isOut && terminal.IsTerminal(a.in) && terminal.IsTerminal(a.out) && a.env["TERM"] != "dumb" && a.env["TERM"] != "" &&
+		!o.plain && !o.screenReader && a.env["AGENTD_SCREEN_READER"] == ""
+	return in, out, drawn
 }

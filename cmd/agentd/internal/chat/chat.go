@@ -1,30 +1,33 @@
-// Package chat is the interactive client at a terminal.
+// Package chat is the interactive client that draws nothing: it reads lines and writes
+// lines.
 //
 // # Contract
 //
-// [Run] talks to an agent until the user leaves: it submits what is typed, follows the
-// session, asks what the agent asks, and puts the terminal back as it was. What is drawn
-// is package turntext's; here is what drives a session: the commands, the keys and the
-// line that is typed.
+// [Run] talks to an agent until its input ends or the user leaves. It moves no cursor,
+// shows no spinner and never changes a line that was written, so that screen readers,
+// dumb terminals, pipes and logs can follow. The conversation is package conversation's,
+// its text package turntext's.
 //
 // # Concurrency
 //
-// One goroutine owns the conversation; commands run beside it and hand back what to do
-// with their result. Run waits for all of them.
+// One goroutine owns the conversation, one reads lines. Run waits for all but the
+// reader, which a terminal may block until the process ends.
 package chat
 
 import (
+	"bufio"
 	"context"
-	"errors"
-	"os"
+	"io"
+	"strings"
 
+	"agentd/cmd/agentd/internal/conversation"
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/cmd/agentd/internal/turntext"
 	"agentd/event"
 )
 
-// Options of a conversation.
+// Options of a conversation. Source and Describe are needed.
 type Options struct {
 	// Source carries out the turns.
 	Source facts.Source
@@ -39,29 +42,80 @@ type Options struct {
 	Ink     terminal.Ink
 	// Describe returns an error as a person should read it.
 	Describe func(error) string
+	// Export writes the review behind a reference to a file.
+	Export func(ctx context.Context, ref, file string) error
+	// Folder is where the client was started.
+	Folder string
+	// Prompts says that a prompt is written where a line is waited for; in a pipe nobody
+	// waits.
+	Prompts bool
+	// Width is where lines are broken; 0 is 80.
+	Width int
 }
 
-// Run runs a conversation at a terminal until the user leaves.
-func Run(ctx context.Context, o *Options, in, out *os.File) error {
-	c := newConversation(o, turntext.NewScreen(out))
-	if err := c.open(ctx, o.Session); err != nil {
-		return err
+// client reads lines and writes lines. One goroutine owns it.
+type client struct {
+	options *Options
+	out     io.Writer
+	talk    *conversation.Conversation
+	posts   chan func()
+	ended   chan struct{}
+
+	// want takes the next line in place of the conversation, and lead says what it is.
+	want func(line string)
+	lead string
+	// question is what want answers, if it is an action.
+	question *turntext.Question
+	partial  []string
+	writeErr error
+	left     bool
+	// closed says that no more lines come: the client ends with the last turn.
+	closed  bool
+	failure error
+	// prompted says that the prompt stands at the end of what was written, due that it
+	// should: something was written since.
+	prompted, due bool
+}
+
+// Run runs a conversation in lines until the input ends or the user leaves.
+func Run(ctx context.Context, o *Options, in io.Reader, out io.Writer) error {
+	c := &client{options: o, out: out, posts: make(chan func()), ended: make(chan struct{})}
+	c.talk = conversation.New(&conversation.Options{
+		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, Flat: true,
+	})
+	defer c.talk.Close()
+	defer close(c.ended)
+	if o.Session != "" {
+		if err := c.talk.Open(ctx, o.Session); err != nil {
+			return err
+		}
 	}
-	t, err := openRaw(in, out)
-	if err != nil {
-		c.close()
-		return err
+	what := "new session"
+	if s := c.talk.Session(); s != "" {
+		what = "session " + s
 	}
-	c.showWelcome()
+	c.Print("agentd " + terminal.JoinDots(o.Version, what, "/help lists the commands"))
 	if o.Prompt != "" {
-		c.submitTurn(o.Prompt, "")
+		c.talk.Say(&conversation.Message{Text: o.Prompt}, false)
 	}
-	err = c.loop(ctx, t)
-	c.screen.Show(nil)
-	err = errors.Join(err, t.close())
-	c.close()
-	if c.session != "" && !c.dead {
-		_, _ = out.WriteString(o.Ink.Paint(terminal.Dim, "session "+c.session+" · agentd chat --continue resumes it") + "\n")
+	lines := make(chan string)
+	go readLines(in, lines, c.ended)
+	err := c.loop(ctx, lines)
+	if s := c.talk.Session(); s != "" && err == nil {
+		c.Print("session " + s + " · agentd chat --continue resumes it")
 	}
 	return err
+}
+
+func readLines(in io.Reader, lines chan<- string, ended <-chan struct{}) {
+	defer close(lines)
+	s := bufio.NewScanner(in)
+	s.Buffer(nil, 8<<20)
+	for s.Scan() {
+		select {
+		case lines <- strings.TrimSuffix(s.Text(), "\r"):
+		case <-ended:
+			return
+		}
+	}
 }

@@ -3,351 +3,246 @@ package chat
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
 	"strings"
-	"sync"
-	"time"
+	"syscall"
 
-	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/conversation"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/cmd/agentd/internal/turntext"
-	"agentd/command"
-	"agentd/event"
 )
 
-// conversation is a session at the terminal. Everything in it belongs to the goroutine
-// of loop; commands run beside it and hand back what to do with their result.
-type conversation struct {
-	source   facts.Source
-	version  string
-	describe func(error) string
-	view     *turntext.View
-	screen   *turntext.Screen
+// ErrUnanswered says that the input ended while a question waits for an answer.
+var ErrUnanswered = errors.New("the turn waits for an answer, and no more lines come; \"agentd actions\" lists what is asked")
 
-	session, thread string
-	options         event.TurnOptions
-	follow          *facts.Follower
-	// caughtUp is the sequence up to which facts are the past: what they ask may be
-	// answered already.
-	caughtUp uint64
-	sequence uint64
-
-	// active is the turn that runs, queue those that wait, texts what they say.
-	active string
-	queue  []event.QueueEntry
-	texts  map[string]string
-	model  string
-	cost   float64
-	lost   bool
-
-	edit      editor
-	live      []string
-	questions turntext.Questions
-	// ask is a line that is wanted before the conversation goes on; draft is what
-	// was being typed when it came.
-	ask   *lineWanted
-	draft string
-
-	// ordered are commands that wait for each other; the goroutine that carries them
-	// out owns opened, the session that the first turn made.
-	ordered chan func()
-	opened  string
-	results chan func()
-	running sync.WaitGroup
-	ctx     context.Context //nolint:containedctx // it bounds the commands of this conversation, and ends with close
-	cancel  context.CancelFunc
-
-	leaving bool
-	left    bool
-	dead    bool
-	failure error
-}
-
-// lineWanted is a line that is waited for.
-type lineWanted struct {
-	lead string
-	take func(line string)
-	// question is what it answers, if it is an action.
-	question *turntext.Question
-}
-
-func newConversation(o *Options, s *turntext.Screen) *conversation {
-	c := &conversation{
-		source: o.Source, version: o.Version, describe: o.Describe, screen: s, options: o.Turn, texts: map[string]string{},
-		ordered: make(chan func(), 64), results: make(chan func(), 64),
-	}
-	c.view = &turntext.View{Ink: o.Ink, Stage: c, Prompts: true}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.running.Go(func() {
-		for do := range c.ordered {
-			do()
+// loop waits for lines and for what the conversation hands back.
+func (c *client) loop(ctx context.Context, lines <-chan string) error {
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, syscall.SIGHUP)
+	defer signal.Stop(interrupts)
+	stop := ctx.Done()
+	for !c.left && c.writeErr == nil {
+		c.promptIfDue()
+		from := lines
+		if !c.takesLines() {
+			from = nil
 		}
-	})
-	return c
+		if c.closed && c.question != nil {
+			return ErrUnanswered
+		}
+		if c.closed && c.talk.Idle() {
+			return c.failure
+		}
+		select {
+		case line, open := <-from:
+			if c.prompted = false; !open {
+				lines, c.closed = nil, true
+				if c.options.Prompts {
+					c.talk.Leave() // Ctrl-D
+				}
+				continue
+			}
+			c.takeLine(line)
+		case do := <-c.posts:
+			do()
+		case <-interrupts:
+			c.talk.Abandon()
+			return errors.New("the terminal is gone")
+		case <-stop:
+			stop = nil
+			c.talk.Leave()
+		}
+	}
+	return errors.Join(c.failure, c.writeErr)
+}
+
+// takesLines reports whether a line has a meaning now. At a terminal it always has one;
+// lines of a pipe come one after the other.
+func (c *client) takesLines() bool {
+	return !c.closed && (c.options.Prompts || c.want != nil || c.talk.Idle())
+}
+
+// promptIfDue writes what stands before a line that is waited for.
+func (c *client) promptIfDue() {
+	if !c.options.Prompts || !c.due || c.left {
+		return
+	}
+	lead := "> "
+	if c.want != nil {
+		lead = c.lead
+	} else if !c.talk.Idle() {
+		return
+	}
+	c.prompted, c.due = true, false
+	c.write(lead)
+}
+
+func (c *client) write(s string) {
+	if _, err := io.WriteString(c.out, s); err != nil && c.writeErr == nil {
+		c.writeErr = err
+	}
+}
+
+// takeLine takes a line. One that ends with a backslash goes on in the next.
+func (c *client) takeLine(line string) {
+	if want := c.want; want != nil {
+		want(line)
+		return
+	}
+	if before, more := strings.CutSuffix(line, `\`); more {
+		c.partial = append(c.partial, before)
+		return
+	}
+	text := strings.TrimSpace(strings.Join(append(c.partial, line), "\n"))
+	c.partial = nil
+	switch {
+	case text == "":
+		c.due = true
+	case strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
+		c.talk.RunSlash(text, c.commands())
+	default:
+		c.talk.Say(&conversation.Message{Text: strings.TrimPrefix(text, "/")}, false)
+	}
+}
+
+func (c *client) commands() []conversation.Command {
+	all := c.talk.Commands()
+	help := conversation.Command{Name: "/help", Help: "show this", Run: func(string) {
+		c.Print(conversation.HelpLines(c.options.Ink, c.commands(), c.width())...)
+	}}
+	return append(all[:len(all)-1:len(all)-1], help, all[len(all)-1])
+}
+
+func (c *client) width() int {
+	if c.options.Width > 0 {
+		return c.options.Width
+	}
+	return 80
 }
 
 // Print implements [turntext.Stage].
-func (c *conversation) Print(lines ...string) { c.screen.Print(lines...) }
+func (c *client) Print(lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	if c.prompted {
+		c.prompted = false
+		c.write("\n")
+	}
+	c.due = true
+	c.write(strings.Join(lines, "\n") + "\n")
+}
 
-// Show implements [turntext.Stage].
-func (c *conversation) Show(lines []string) { c.live = lines }
+// Show implements [turntext.Stage]: nothing is drawn over.
+func (*client) Show([]string) {}
 
 // Size implements [turntext.Stage].
-func (c *conversation) Size() (cols, rows int) { return c.screen.Size() }
+func (c *client) Size() (cols, rows int) { return c.width(), 24 }
 
-// open takes up a session, if one is meant.
-func (c *conversation) open(ctx context.Context, sessionID string) error {
-	if sessionID == "" {
-		return nil
+// Post implements [conversation.Front].
+func (c *client) Post(do func()) {
+	select {
+	case c.posts <- do:
+	case <-c.ended:
 	}
-	if err := c.source.TakeUp(ctx, sessionID); err != nil {
-		return err
-	}
-	last, err := facts.Sequence(ctx, c.source, sessionID)
-	if err != nil {
-		return err
-	}
-	t, err := facts.MainThread(ctx, c.source, sessionID)
-	if err != nil {
-		return err
-	}
-	c.session, c.thread, c.caughtUp = sessionID, t.ThreadID, last
-	if t.CostState.TotalUSD != nil {
-		c.cost = *t.CostState.TotalUSD
-	}
-	for _, turn := range t.Turns {
-		c.edit.remember(turn.Preview)
-	}
-	for _, q := range t.QueuedTurns {
-		c.texts[q.TurnID] = q.Preview
-		c.queue = append(c.queue, event.QueueEntry{TurnID: q.TurnID, Position: int64(q.Position), Source: q.Source})
-	}
-	after := last
-	if n := len(t.Turns); n > 0 {
-		after = t.Turns[n-1].SubmittedSequence - 1
-	}
-	c.follow = facts.StartFollower(c.ctx, c.source, sessionID, after)
-	if t.Block != nil {
-		c.resumeThread()
-	}
-	return nil
 }
 
-func (c *conversation) showWelcome() {
-	k := c.view.Ink
-	what := "new session"
-	if c.session != "" {
-		what = "session " + c.session
-	}
-	cols, _ := c.Size()
-	for i, line := range terminal.Wrap("agentd "+terminal.JoinDots(c.version, what, "/help lists the commands"), cols) {
-		if rest, first := strings.CutPrefix(line, "agentd"); first && i == 0 {
-			c.Print(k.Paint(terminal.Bold, "agentd") + k.Paint(terminal.Dim, rest))
-			continue
-		}
-		c.Print(k.Paint(terminal.Dim, line))
-	}
-	c.Print("")
-}
-
-// loop waits for keys, facts and results until the user leaves.
-func (c *conversation) loop(ctx context.Context, t *rawTerminal) error {
-	tick := time.NewTicker(turntext.SpinEvery)
-	defer tick.Stop()
-	stop := ctx.Done()
-	for !c.left {
-		c.view.Refresh()
-		c.paintLive()
-		if c.screen.Err() != nil {
-			return c.terminalGone()
-		}
-		var news chan facts.News
-		if c.follow != nil {
-			news = c.follow.News
-		}
-		select {
-		case k, open := <-t.keys:
-			if !open {
-				return c.terminalGone()
-			}
-			c.pressKey(k)
-		case n := <-news:
-			c.takeNews(n)
-			c.drainNews(news)
-		case do := <-c.results:
-			do()
-		case <-tick.C:
-			c.view.Tick()
-		case <-stop:
-			stop = nil
-			c.leave()
-		case <-t.hangup:
-			return c.terminalGone()
-		}
-	}
-	return c.failure
-}
-
-// drainNews takes what is there already, so that a burst is painted once.
-func (c *conversation) drainNews(news chan facts.News) {
-	for range 256 {
-		select {
-		case n := <-news:
-			c.takeNews(n)
-		default:
+// Ask implements [conversation.Front].
+func (c *client) Ask(q *turntext.Question) {
+	c.Print(append([]string{""}, q.Panel(c.options.Ink, c.width())...)...)
+	c.question = q
+	c.wantLine(q.Prompt(), func(line string) {
+		answer, wrong := q.Parse(line)
+		if wrong != "" {
+			c.Print(wrong)
 			return
 		}
-	}
-}
-
-// terminalGone ends a conversation whose terminal was closed. A turn that runs here is
-// interrupted: no one would carry it on.
-func (c *conversation) terminalGone() error {
-	c.dead = true
-	if c.active != "" && !c.source.Remote() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = c.source.Do(ctx, c.interruption("the terminal was closed"), nil) // the terminal that would show the error is gone
-	}
-	return errors.New("the terminal is gone")
-}
-
-// close ends what runs beside the loop.
-func (c *conversation) close() {
-	c.cancel()
-	close(c.ordered)
-	if c.follow != nil {
-		c.follow.Stop()
-	}
-	done := make(chan struct{})
-	go func() { c.running.Wait(); close(done) }()
-	for {
-		select {
-		case <-c.results:
-		case <-done:
-			return
-		}
-	}
-}
-
-// doInOrder carries out a command beside the loop, one after the other, and then what
-// follows in the loop.
-func (c *conversation) doInOrder(p command.Params, result any, then func(error)) {
-	c.ordered <- func() {
-		err := c.source.Do(c.ctx, p, result)
-		c.handBack(func() { then(err) })
-	}
-}
-
-// doBeside is do for what takes long: others don't wait for it.
-func (c *conversation) doBeside(p command.Params, result any, then func(error)) {
-	c.running.Go(func() {
-		err := c.source.Do(c.ctx, p, result)
-		c.handBack(func() { then(err) })
+		c.endWanting()
+		c.talk.Answer(q, answer)
 	})
 }
 
-func (c *conversation) handBack(do func()) {
-	select {
-	case c.results <- do:
-	case <-c.ctx.Done():
+func (c *client) wantLine(lead string, want func(string)) {
+	c.lead, c.want, c.due = lead, want, true
+}
+
+func (c *client) endWanting() { c.want, c.question, c.lead = nil, nil, "" }
+
+// Withdraw implements [conversation.Front].
+func (c *client) Withdraw(q *turntext.Question) {
+	if c.question == q {
+		c.endWanting()
+		c.due = true
 	}
 }
 
-// takeNews takes what the follower delivers.
-func (c *conversation) takeNews(n facts.News) {
-	switch {
-	case n.Err != nil:
-		c.failure, c.left = n.Err, true
-		return
-	case n.Lost != nil:
-		if !c.lost {
-			c.lost = true
-			c.view.Warn("the connection to the server is lost, trying again")
+// Pick implements [conversation.Front]: the list is written with numbers.
+func (c *client) Pick(p *conversation.Picker) {
+	p.Load(p.Query, func(list []conversation.Choice, err error) {
+		switch {
+		case err != nil:
+			c.talk.View.Warn(c.options.Describe(err))
+			return
+		case len(list) == 0:
+			c.talk.View.Info("nothing fits")
+			return
 		}
-		return
-	case n.Fact.Data == nil:
-		return // the follower has ended
-	}
-	if c.lost {
-		c.lost = false
-		c.view.Note(terminal.Green, turntext.MarkNote, "connected again")
-	}
-	e, err := event.Decode(n.Fact.Data)
-	if err != nil {
-		return // a fact of a newer server
-	}
-	c.sequence = n.Fact.Sequence
-	c.takeFact(e)
-}
-
-// takeFact takes one fact of the session.
-func (c *conversation) takeFact(e *event.Event) {
-	answered := c.questions.Track(e)
-	if answered != nil && c.ask != nil && c.ask.question == answered {
-		c.endAsking()
-		c.view.Info(turntext.HowAnswered(e))
-	}
-	if e.ThreadID == c.thread || e.ThreadID == "" || facts.IsSubagentFact(e) {
-		c.trackFact(e)
-		c.view.ShowFact(e)
-	}
-	c.askDue()
-}
-
-// trackFact keeps what the status line and the commands need.
-func (c *conversation) trackFact(e *event.Event) {
-	switch p := e.Payload.(type) {
-	case *event.TurnSubmitted:
-		text := turntext.InputText(p.Input)
-		c.edit.remember(text)
-		if p.Status == "queued" {
-			c.texts[e.TurnID] = text
-			c.view.Note(terminal.Cyan, "+", "queued: "+text)
+		c.Print(p.Title + ":")
+		for i, x := range list {
+			mark := ""
+			if x.Current {
+				mark = "current"
+			}
+			c.Print(terminal.Clip("  "+strconv.Itoa(i+1)+" "+terminal.JoinDots(terminal.Plain(x.Label), terminal.Plain(x.Detail), mark), max(c.width()-1, 20)))
 		}
-	case *event.TurnStarted:
-		c.active = e.TurnID
-		if text, waited := c.texts[e.TurnID]; waited {
-			c.view.ShowPrompt(text)
-			delete(c.texts, e.TurnID)
+		c.wantLine("number, or nothing to leave it: ", func(line string) {
+			if line = strings.TrimSpace(line); line == "" {
+				c.endWanting()
+				c.due = true
+				return
+			}
+			n, err := strconv.Atoi(line)
+			if err != nil || n < 1 || n > len(list) {
+				c.Print("choose 1 to " + strconv.Itoa(len(list)))
+				return
+			}
+			c.endWanting()
+			p.Take(list[n-1])
+		})
+	})
+}
+
+// Confirm implements [conversation.Front].
+func (c *client) Confirm(lead string, take func(yes bool)) {
+	c.wantLine(lead+" [y] yes  [n] no: ", func(line string) {
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			c.endWanting()
+			take(true)
+		case "n", "no", "":
+			c.endWanting()
+			take(false)
 		}
-	case *event.TurnCompleted, *event.TurnFailed:
-		if c.active == e.TurnID {
-			c.active = ""
-		}
-		c.left = c.left || c.leaving
-	case *event.QueueChanged:
-		c.queue = p.Queue
-	case *event.RoutingDecision:
-		c.model = p.SelectedProvider + "/" + p.SelectedModel
-	case *event.CostRecorded:
-		c.cost = p.SessionCostUSD
+	})
+}
+
+// Draft implements [conversation.Front]: the text can be copied.
+func (c *client) Draft(text string) {
+	for line := range strings.SplitSeq(terminal.PlainBlock(text), "\n") {
+		c.Print("  " + line)
 	}
 }
 
-// askDue puts the question that is due.
-func (c *conversation) askDue() {
-	q := c.questions.Due()
-	if q == nil || c.ask != nil || c.sequence < c.caughtUp {
-		return
-	}
-	c.view.Flush()
-	c.view.Separate()
-	cols, _ := c.Size()
-	c.Print(q.Panel(c.view.Ink, cols)...)
-	c.askLine(&lineWanted{lead: q.Prompt(), question: q, take: func(line string) { c.answerQuestion(q, line) }})
-}
+// Remember implements [conversation.Front]: terminals have a history of their own.
+func (*client) Remember(string) {}
 
-// askLine asks for a line; what was being typed comes back afterwards.
-func (c *conversation) askLine(w *lineWanted) {
-	if c.ask == nil {
-		c.draft = c.edit.value()
+// Leave implements [conversation.Front].
+func (c *client) Leave(err error) {
+	c.left = true
+	if c.failure == nil {
+		c.failure = err
 	}
-	c.ask = w
-	c.edit.set("")
-}
-
-func (c *conversation) endAsking() {
-	c.ask = nil
-	c.edit.set(c.draft)
-	c.draft = ""
 }

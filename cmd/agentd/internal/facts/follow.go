@@ -30,13 +30,25 @@ type Follower struct {
 	wait      sync.WaitGroup
 	sessionID string
 	after     uint64
+	// patient says that a lost server is waited for without end.
+	patient bool
 }
 
 // StartFollower begins behind a sequence. It goes on when ctx ends, because what
 // becomes of a turn that is being interrupted is of interest too.
 func StartFollower(ctx context.Context, f Source, sessionID string, after uint64) *Follower {
+	return startFollower(ctx, f, &Follower{sessionID: sessionID, after: after})
+}
+
+// StartPatientFollower is StartFollower for someone who stays: a server that can't be
+// reached is tried again until the follower is stopped.
+func StartPatientFollower(ctx context.Context, f Source, sessionID string, after uint64) *Follower {
+	return startFollower(ctx, f, &Follower{sessionID: sessionID, after: after, patient: true})
+}
+
+func startFollower(ctx context.Context, f Source, w *Follower) *Follower {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Follower{News: make(chan News, 64), cancel: cancel, sessionID: sessionID, after: after}
+	w.News, w.cancel = make(chan News, 64), cancel
 	w.wait.Go(func() {
 		defer close(w.News)
 		w.run(ctx, f)
@@ -68,7 +80,7 @@ func (w *Follower) run(ctx context.Context, f Source) {
 		if w.after > before {
 			tries, pause = 0, firstPause
 		}
-		if tries >= followTries || !mayRecover(f, err) {
+		if (tries >= followTries && !w.patient) || !mayRecover(f, err) {
 			w.deliver(ctx, News{Err: fmt.Errorf("session %s can no longer be followed: %w", w.sessionID, err)})
 			return
 		}

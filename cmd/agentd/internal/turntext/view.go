@@ -32,6 +32,12 @@ type View struct {
 	Answer io.Writer
 	// Prompts says that what the user says is shown too.
 	Prompts bool
+	// Flat says that nothing is drawn over, so that what goes on has no lines of its own.
+	Flat bool
+	// Asking says that a person is waited for, so that nothing seems to go on.
+	Asking bool
+	// Below are lines that stand below what goes on.
+	Below []string
 
 	// turn is the turn that runs, or that ran last.
 	turn      turnview.View
@@ -51,12 +57,15 @@ type View struct {
 	frame  int
 	// warned are the notes that are said once.
 	warned map[string]bool
-	// later are notes that came in the middle of a text, and follow it.
-	later []note
+	// later is what came in the middle of a text, and follows it.
+	later []aside
 }
 
-// note is a line beside the conversation.
-type note struct{ colour, mark, text string }
+// aside is a note, or lines that stand by themselves.
+type aside struct {
+	colour, mark, text string
+	lines              []string
+}
 
 // shownTool is a tool call that has no end yet. It is shown while it runs.
 type shownTool struct {
@@ -231,6 +240,10 @@ func (v *View) Flush() {
 		later := v.later
 		v.later = nil
 		for _, n := range later {
+			if n.lines != nil {
+				v.Insert(n.lines...)
+				continue
+			}
 			v.Note(n.colour, n.mark, n.text)
 		}
 		return
@@ -330,7 +343,7 @@ const maxNote = 300
 // paragraph, a table or some code doesn't break it, but waits below for its end.
 func (v *View) Note(colour, mark, text string) {
 	if v.Answer == nil && v.text.rest != "" {
-		v.later = append(v.later, note{colour, mark, text})
+		v.later = append(v.later, aside{colour: colour, mark: mark, text: text})
 		return
 	}
 	v.Flush()
@@ -343,6 +356,18 @@ func (v *View) Note(colour, mark, text string) {
 		}
 		v.Stage.Print(lead + line)
 	}
+}
+
+// Insert adds lines that stand by themselves, such as the result of a command. Like
+// notes they never break a text that is still coming, but wait for its end.
+func (v *View) Insert(lines ...string) {
+	if v.Answer == nil && v.text.rest != "" {
+		v.later = append(v.later, aside{lines: lines})
+		return
+	}
+	v.Flush()
+	v.Stage.Print(lines...)
+	v.last = kindNote
 }
 
 // noteOnce adds a note the first time only.
@@ -386,7 +411,9 @@ func (v *View) live(now time.Time) []string {
 		}
 	}
 	for _, n := range v.later {
-		out = append(out, v.Ink.Paint(n.colour, n.mark)+" "+terminal.Clip(terminal.Plain(n.text), max(cols-2, 10)))
+		if n.lines == nil {
+			out = append(out, v.Ink.Paint(n.colour, n.mark)+" "+terminal.Clip(terminal.Plain(n.text), max(cols-2, 10)))
+		}
 	}
 	spin := string(spinner[v.frame%len(spinner)])
 	running := false
@@ -402,10 +429,10 @@ func (v *View) live(now time.Time) []string {
 			}
 		}
 	}
-	if v.status != "" && !running {
+	if v.status != "" && !running && !v.Asking {
 		out = append(out, v.Ink.Paint(terminal.Cyan, spin)+" "+v.Ink.Paint(terminal.Dim, v.status+elapsed(now, v.since)))
 	}
-	return out
+	return append(out, v.Below...)
 }
 
 // elapsed says for how many seconds something goes on, once that is worth saying.

@@ -24,8 +24,22 @@ type Emulator struct {
 	top      int
 	row, col int
 	rest     string
+	last     string
+	// main is the screen below the alternate one; nil if that isn't shown.
+	main *screen
 	// Unknown is what was written that the emulator doesn't know.
 	Unknown []string
+	// Bells counts the bells, Notices are the texts of notifications, Title is the
+	// title of the window.
+	Bells   int
+	Notices []string
+	Title   string
+}
+
+// screen is what is kept of the main screen while the alternate one is shown.
+type screen struct {
+	lines         [][]string
+	top, row, col int
 }
 
 // New returns an emulator of a size.
@@ -37,45 +51,66 @@ func New(cols, rows int) *Emulator {
 func (e *Emulator) Write(s string) {
 	s, e.rest = e.rest+s, ""
 	for s != "" {
-		switch {
-		case s[0] == 0x1b:
-			n := e.escape(s)
-			if n == 0 {
-				e.rest = s
-				return
-			}
-			s = s[n:]
-		case s[0] == '\r':
-			e.col, s = 0, s[1:]
-		case s[0] == '\n':
-			e.down()
-			s = s[1:]
-		case s[0] < ' ':
-			e.Unknown = append(e.Unknown, s[:1])
-			s = s[1:]
-		default:
-			if !utf8.FullRuneInString(s) {
-				e.rest = s
-				return
-			}
-			r, n := utf8.DecodeRuneInString(s)
-			e.put(string(r))
-			s = s[n:]
+		n := e.writeFirst(s)
+		if n == 0 {
+			e.rest = s
+			return
 		}
+		s = s[n:]
 	}
+}
+
+// writeFirst carries out the first thing that was written, and returns its length; 0 if it
+// isn't whole.
+func (e *Emulator) writeFirst(s string) int {
+	switch s[0] {
+	case 0x1b:
+		return e.escape(s)
+	case '\r':
+		e.col = 0
+	case '\n':
+		e.down()
+	case '\b':
+		e.col = max(e.col-1, 0)
+	case '\t':
+		e.col = min((e.col/8+1)*8, e.Cols-1)
+	case '\a':
+		e.Bells++
+	default:
+		if s[0] < ' ' {
+			e.Unknown = append(e.Unknown, s[:1])
+			return 1
+		}
+		if !utf8.FullRuneInString(s) {
+			return 0
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		e.putRune(string(r))
+		return n
+	}
+	return 1
 }
 
 func (e *Emulator) down() {
-	e.row++
-	for e.row >= len(e.lines) {
-		e.lines = append(e.lines, nil)
+	if e.main != nil && e.row == e.top+e.Rows-1 { // the alternate screen keeps nothing
+		e.lines = append(e.lines[1:len(e.lines):len(e.lines)], nil)
+		return
 	}
+	e.row++
+	e.reach(e.row)
 	e.top = max(e.top, e.row-e.Rows+1)
 }
 
-// put writes one character where the cursor stands. As in a real terminal a line
+// reach makes the lines up to a row.
+func (e *Emulator) reach(row int) {
+	for row >= len(e.lines) {
+		e.lines = append(e.lines, nil)
+	}
+}
+
+// putRune writes one character where the cursor stands. As in a real terminal a line
 // is broken only when a character follows that has no place.
-func (e *Emulator) put(s string) {
+func (e *Emulator) putRune(s string) {
 	w := ansi.StringWidth(s)
 	if e.col+w > e.Cols {
 		e.down()
@@ -92,50 +127,29 @@ func (e *Emulator) put(s string) {
 		for i := 1; i < w; i++ {
 			line[e.col+i] = ""
 		}
+		e.last = s
 	}
 	e.lines[e.row] = line
 	e.col += w
 }
 
-// escape carries out a sequence and returns its length; 0 if it isn't whole.
-func (e *Emulator) escape(s string) int {
-	if len(s) < 2 {
-		return 0
-	}
-	if s[1] != '[' {
-		e.Unknown = append(e.Unknown, s[:2])
-		return 2
-	}
-	end := 2
-	for end < len(s) && (s[end] < 0x40 || s[end] > 0x7e) {
-		end++
-	}
-	if end == len(s) {
-		return 0
-	}
-	n := 0
-	for _, c := range s[2:end] {
-		n = n*10 + int(c-'0')
-	}
-	switch s[end] {
-	case 'm', 'h', 'l':
-	case 'A':
-		e.row = max(e.row-n, e.top)
-	case 'C':
-		e.col = min(e.col+n, e.Cols-1)
-	case 'J':
-		e.lines = e.lines[:e.row+1]
-		e.lines[e.row] = e.lines[e.row][:min(e.col, len(e.lines[e.row]))]
-	default:
-		e.Unknown = append(e.Unknown, s[:end+1])
-	}
-	return end + 1
+// Text is everything that can be seen, also by scrolling back.
+func (e *Emulator) Text() string { return join(e.lines) }
+
+// Screen is what is on the screen now, without what left it.
+func (e *Emulator) Screen() string {
+	return join(e.lines[min(e.top, len(e.lines)):min(e.top+e.Rows, len(e.lines))])
 }
 
-// Text is everything that can be seen, also by scrolling back.
-func (e *Emulator) Text() string {
-	var out []string
-	for _, l := range e.lines {
+// Alternate reports whether the alternate screen is shown.
+func (e *Emulator) Alternate() bool { return e.main != nil }
+
+// Cursor is where the cursor stands on the screen.
+func (e *Emulator) Cursor() (row, col int) { return e.row - e.top, e.col }
+
+func join(lines [][]string) string {
+	out := make([]string, 0, len(lines))
+	for _, l := range lines {
 		out = append(out, strings.TrimRight(strings.Join(l, ""), " "))
 	}
 	return strings.Join(out, "\n")
@@ -143,6 +157,10 @@ func (e *Emulator) Text() string {
 
 // Resize does what terminals do when they become narrower: lines are broken anew.
 func (e *Emulator) Resize(cols, rows int) {
+	if e.main != nil { // the alternate screen is drawn anew
+		e.Cols, e.Rows = cols, rows
+		return
+	}
 	var lines [][]string
 	at, col := 0, e.col
 	for i, l := range e.lines {
@@ -151,10 +169,13 @@ func (e *Emulator) Resize(cols, rows int) {
 			col = e.col % cols
 		}
 		for len(l) > cols {
-			lines = append(lines, l[:cols])
+			lines = append(lines, l[:cols:cols])
 			l = l[cols:]
 		}
 		lines = append(lines, l)
+	}
+	for at >= len(lines) {
+		lines = append(lines, nil)
 	}
 	e.lines, e.row, e.col, e.Cols, e.Rows = lines, at, col, cols, rows
 	e.top = max(0, len(lines)-rows)

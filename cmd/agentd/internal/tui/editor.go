@@ -1,11 +1,14 @@
-package chat
+package tui
 
 import (
 	"slices"
 	"strings"
 	"unicode"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // editor is the line that is being typed. Its zero value is empty.
@@ -47,48 +50,94 @@ func (e *editor) insert(s string) {
 	e.at += len(r)
 }
 
-// pressKey changes the line. Other keys mean nothing here.
-func (e *editor) press(k key) {
-	switch k.name {
-	case keyText, keyPaste:
-		e.insert(k.text)
-	case "ctrl-j":
+// press changes the line, and reports whether the key means something here.
+func (e *editor) press(k tea.Key) bool {
+	name := k.Keystroke()
+	switch name {
+	case "ctrl+j", "shift+enter":
 		e.insert("\n")
-	case keyBackspace:
+	case "backspace", "ctrl+h", "shift+backspace":
 		e.cut(e.at-1, e.at)
-	case keyDelete, "ctrl-d":
+	case "delete", "ctrl+d":
 		e.cut(e.at, e.at+1)
-	case "ctrl-u":
-		e.cut(0, e.at)
-	case "ctrl-k":
-		e.cut(e.at, len(e.text))
-	case "ctrl-w":
+	case "ctrl+u":
+		e.cut(e.lineStart(), e.at)
+	case "ctrl+k":
+		e.cut(e.at, e.lineEnd())
+	case "ctrl+w", "alt+backspace", "ctrl+backspace":
 		e.cut(e.wordLeft(), e.at)
-	case keyUp, "ctrl-p":
-		e.recall(1)
-	case keyDown, "ctrl-n":
-		e.recall(-1)
+	case "alt+d":
+		e.cut(e.at, e.wordRight())
+	case "up", "ctrl+p":
+		e.upOrRecall(1)
+	case "down", "ctrl+n":
+		e.upOrRecall(-1)
+	case "tab":
+		e.insert("    ")
 	default:
-		e.moves(k.name)
+		if k.Text != "" && k.Mod&^(tea.ModShift|tea.ModCapsLock|tea.ModNumLock) == 0 {
+			e.insert(terminal.PlainBlock(k.Text))
+			return true
+		}
+		return e.moves(name)
+	}
+	return true
+}
+
+// lineStart and lineEnd bound the line that the cursor is in.
+func (e *editor) lineStart() int {
+	i := e.at
+	for i > 0 && e.text[i-1] != '\n' {
+		i--
+	}
+	return i
+}
+
+func (e *editor) lineEnd() int {
+	i := e.at
+	for i < len(e.text) && e.text[i] != '\n' {
+		i++
+	}
+	return i
+}
+
+// upOrRecall moves to the line above or below; at the first and the last it goes
+// through what was said before.
+func (e *editor) upOrRecall(by int) {
+	start, end := e.lineStart(), e.lineEnd()
+	switch {
+	case by > 0 && start > 0:
+		column := e.at - start
+		e.at = start - 1
+		e.at = min(e.lineStart()+column, start-1)
+	case by < 0 && end < len(e.text):
+		column := e.at - start
+		e.at = end + 1
+		e.at = min(end+1+column, e.lineEnd())
+	default:
+		e.recall(by)
 	}
 }
 
-// moves puts the cursor elsewhere.
-func (e *editor) moves(name string) {
+// moves puts the cursor elsewhere, and reports whether the key does.
+func (e *editor) moves(name string) bool {
 	switch name {
-	case keyLeft, "ctrl-b":
+	case "left", "ctrl+b":
 		e.at = max(e.at-1, 0)
-	case keyRight, "ctrl-f":
+	case "right", "ctrl+f":
 		e.at = min(e.at+1, len(e.text))
-	case keyHome, "ctrl-a":
-		e.at = 0
-	case keyEnd, "ctrl-e":
-		e.at = len(e.text)
-	case keyWordLeft:
+	case "home", "ctrl+a":
+		e.at = e.lineStart()
+	case "end", "ctrl+e":
+		e.at = e.lineEnd()
+	case "ctrl+left", "alt+left", "alt+b":
 		e.at = e.wordLeft()
-	case keyWordRight:
+	case "ctrl+right", "alt+right", "alt+f":
 		e.at = e.wordRight()
+	default:
+		return false
 	}
+	return true
 }
 
 func (e *editor) cut(from, to int) {
@@ -181,4 +230,19 @@ func (e *editor) seen(lead string, cols int) (lines []string, row, col int) {
 	}
 	from := min(max(row-maxRows/2, 0), len(lines)-maxRows)
 	return lines[from : from+maxRows], row - from, col
+}
+
+// wordAtCursor is what stands before the cursor since the last space, and where it begins.
+func (e *editor) wordAtCursor() (string, int) {
+	i := e.at
+	for i > 0 && !unicode.IsSpace(e.text[i-1]) {
+		i--
+	}
+	return string(e.text[i:e.at]), i
+}
+
+// replace puts a text in place of what stands between a place and the cursor.
+func (e *editor) replace(from int, text string) {
+	e.cut(from, e.at)
+	e.insert(text)
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestChatPlain: without drawing, nothing but lines is written, and everything can be
+// done by lines.
+func TestChatPlain(t *testing.T) {
+	dir := play(t, workScript)
+	for _, how := range [][]string{{"chat", "--plain"}, {"chat", "--screen-reader"}, {"chat"}} {
+		env := "X=1"
+		if len(how) == 1 {
+			env = "TERM=dumb"
+		}
+		c := atTerminal(t, 80, 24, playing(t, dir, how...), env, "NO_COLOR=1")
+		c.see("/help lists the commands")
+		c.typing("please build\n")
+		c.see("? Allow shell?")
+		c.see("[y] once  [a] for this session")
+		c.typing("yes please\n")
+		c.see("answer y, a or n")
+		c.typing("y\n")
+		c.see("It is built.")
+		c.see("2 steps")
+		c.typing("/model\n")
+		c.see("1 s/m")
+		c.typing("1\n")
+		c.see("the next turns use s/m")
+		c.typing("two \\\nlines\n")
+		c.see("You said: two")
+		c.see("1 step")
+		c.typing("/undo\n")
+		c.see("undo it?")
+		c.typing("n\n")
+		c.see("nothing was changed")
+		c.typing("/help\n")
+		c.see("/quit")
+		c.typing("/quit\n")
+		c.see("resumes it")
+		if code := c.end(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if strings.Contains(c.raw.String(), "\x1b") {
+			t.Errorf("%v: something was drawn: %q", how, c.raw.String())
+		}
+	}
+}
+
+// TestChatInAPipe: each line is a turn, or answers what the turn before asked.
+func TestChatInAPipe(t *testing.T) {
+	dir := play(t, workScript)
+	for _, tt := range []struct {
+		in   string
+		code int
+		want []string
+	}{
+		{"hello\nand bye\n", 0, []string{"You said: hello", "You said: and bye"}},
+		{"please build\ny\nlast\n", 0, []string{"It is built.", "You said: last"}},
+		{"please build\n", 3, []string{"? Allow shell?", "waits for an answer"}},
+		{"", 0, []string{"new session"}},
+	} {
+		cmd := playing(t, dir, "chat")
+		cmd.Stdin = strings.NewReader(tt.in)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != tt.code {
+			t.Errorf("%q: exit code %d, want %d", tt.in, code, tt.code)
+		}
+		at := 0
+		for _, want := range tt.want {
+			i := strings.Index(string(out)[at:], want)
+			if i < 0 {
+				t.Fatalf("%q: %q is missing or not in order:\n%s", tt.in, want, out)
+			}
+			at += i
+		}
+		if strings.Contains(string(out), "\x1b") {
+			t.Errorf("%q: something was drawn:\n%q", tt.in, out)
+		}
+	}
+}

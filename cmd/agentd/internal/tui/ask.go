@@ -1,0 +1,149 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/turntext"
+	"agentd/command"
+)
+
+// ask is a question that waits for the user: what is asked stands above, the answers
+// here.
+type ask struct {
+	question *turntext.Question
+	answers  []turntext.Answer
+	at       int
+	// reason is what the answer is given with, if it takes one.
+	reason editor
+	form   *form
+	// focused says that keys answer it. A question that comes while something is typed
+	// waits for Tab, so that what was meant for the input is no answer.
+	focused bool
+	wrong   string
+}
+
+// Ask implements [conversation.Front].
+func (c *client) Ask(q *turntext.Question) {
+	c.talk.View.Insert(append([]string{""}, q.Panel(c.ink, c.cols)...)...)
+	a := &ask{question: q, answers: q.Answers(), focused: len(c.edit.text) == 0}
+	if len(a.answers) == 0 {
+		a.form = newForm(q)
+	}
+	// It comes before what else may be open: nothing goes on without it.
+	if c.over != nil {
+		c.waiting = append([]overlay{c.over}, c.waiting...)
+	}
+	c.over = a
+	c.menu.close()
+	c.notify("agentd waits for you: " + q.Title())
+}
+
+// Withdraw implements [conversation.Front].
+func (c *client) Withdraw(q *turntext.Question) {
+	is := func(o overlay) bool { a, ok := o.(*ask); return ok && a.question == q }
+	if is(c.over) {
+		c.closeOverlay()
+		return
+	}
+	for i, o := range c.waiting {
+		if is(o) {
+			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+func (a *ask) press(c *client, k tea.Key) bool {
+	switch name := k.Keystroke(); name {
+	case "esc", "ctrl+c":
+		c.talk.Interrupt(map[string]string{"esc": "Esc", "ctrl+c": "Ctrl-C"}[name])
+		return false
+	case "ctrl+d":
+		c.talk.Leave()
+		return false
+	case "ctrl+o":
+		c.openPager()
+		return false
+	}
+	if a.form != nil {
+		if a.form.press(k) {
+			r, wrong := a.form.answer(a.question)
+			a.send(c, r, wrong)
+		}
+		return false
+	}
+	return a.pressChoice(c, k)
+}
+
+func (a *ask) pressChoice(c *client, k tea.Key) bool {
+	chosen := &a.answers[a.at]
+	switch name := k.Keystroke(); name {
+	case "up", "ctrl+p":
+		a.at = max(a.at-1, 0)
+	case "down", "ctrl+n", "tab":
+		a.at = min(a.at+1, len(a.answers)-1)
+	case "enter":
+		a.send(c, chosen.Respond(strings.TrimSpace(a.reason.value())), "")
+	default:
+		if chosen.TakesReason && a.reason.press(k) {
+			return false
+		}
+		for i := range a.answers {
+			if a.answers[i].Key == name {
+				a.at, a.wrong = i, ""
+			}
+		}
+	}
+	return false
+}
+
+// send gives the answer, or says what is wrong with it. The overlay is closed first:
+// another may be there afterwards.
+func (a *ask) send(c *client, r *command.RespondAction, wrong string) {
+	if a.wrong = wrong; wrong != "" {
+		return
+	}
+	c.closeOverlay()
+	c.talk.Answer(a.question, r)
+}
+
+func (a *ask) paste(text string) {
+	switch {
+	case a.form != nil:
+		a.form.paste(text)
+	case a.answers[a.at].TakesReason:
+		a.reason.insert(text)
+	}
+}
+
+func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
+	k := c.ink
+	row = -1
+	if !a.focused {
+		return []string{k.Paint(terminal.Yellow, "? ") + a.question.Title() + k.Paint(terminal.Dim, "  Tab answers")}, -1, 0
+	}
+	if a.form != nil {
+		lines, row, col = a.form.draw(k, cols)
+	}
+	for i := range a.answers {
+		x := &a.answers[i]
+		mark, text := "  ", terminal.Plain(x.Text)
+		if i == a.at {
+			mark, text = k.Paint(terminal.Cyan, "▸ "), k.Paint(terminal.Bold, text)
+		}
+		lines = append(lines, fmt.Sprintf("%s%s %s", mark, k.Paint(terminal.Cyan, x.Key), text))
+		if i == a.at && x.TakesReason {
+			typed, r, at := a.reason.seen("    why: ", cols)
+			row, col = len(lines)+r, at
+			lines = append(lines, typed...)
+		}
+	}
+	if a.wrong != "" {
+		lines = append(lines, k.Paint(terminal.Yellow, "  "+terminal.Plain(a.wrong)))
+	}
+	return append(lines, k.Paint(terminal.Dim, "  Enter answers, Esc interrupts the turn")), row, col
+}

@@ -1,0 +1,104 @@
+package tui
+
+import (
+	"os"
+	"strings"
+	"sync"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// ttyOutput is the terminal, and tells when something was drawn for the first time:
+// lines can be put above the drawing only when there is one.
+type ttyOutput struct {
+	*os.File
+	once  sync.Once
+	drawn chan struct{}
+}
+
+// Write implements [io.Writer].
+func (t *ttyOutput) Write(b []byte) (int, error) {
+	n, err := t.File.Write(b)
+	t.once.Do(func() { close(t.drawn) })
+	return n, err
+}
+
+// printer puts finished lines above what is drawn, in the order in which they came. Any
+// goroutine may add lines.
+type printer struct {
+	mu    sync.Mutex
+	more  sync.Cond
+	lines []string
+	// room is how many lines may be put above the drawing at once: more would push a
+	// part of the drawing out of the screen.
+	room   int
+	closed bool
+}
+
+func newPrinter() *printer {
+	p := &printer{room: 1}
+	p.more.L = &p.mu
+	return p
+}
+
+func (p *printer) add(lines ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.lines = append(p.lines, lines...)
+		p.more.Signal()
+	}
+}
+
+func (p *printer) setRoom(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.room = max(n, 1)
+}
+
+// close lets the printer end once everything is printed.
+func (p *printer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.more.Signal()
+}
+
+// takeLines waits for lines; none means that there will be no more.
+func (p *printer) takeLines() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.lines) == 0 && !p.closed {
+		p.more.Wait()
+	}
+	n := min(len(p.lines), p.room)
+	out := p.lines[:n:n]
+	p.lines = p.lines[n:]
+	return out
+}
+
+// run prints until the printer is closed, and then ends the program.
+func (p *printer) run(program *tea.Program, tty *ttyOutput, ended chan struct{}) {
+	go func() { // the event loop may end before anything was drawn
+		<-ended
+		p.close()
+	}()
+	select {
+	case <-tty.drawn:
+	case <-ended:
+		return
+	}
+	for {
+		lines := p.takeLines()
+		if len(lines) == 0 {
+			program.Send(tea.QuitMsg{})
+			return
+		}
+		for i, line := range lines {
+			if line == "" {
+				lines[i] = " " // nothing at all isn't printed
+			}
+		}
+		program.Send(tea.Println(strings.Join(lines, "\n"))())
+	}
+}

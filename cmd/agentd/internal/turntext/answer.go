@@ -1,0 +1,75 @@
+package turntext
+
+import (
+	"fmt"
+	"strconv"
+
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/command"
+	"agentd/permission"
+)
+
+// Answer is one of the answers that a question offers.
+type Answer struct {
+	// Key chooses it.
+	Key, Text string
+	// TakesReason says that words can go with it.
+	TakesReason bool
+	answer      command.RespondAction
+}
+
+// Respond returns the answer as a command, with the words that go with it.
+func (a *Answer) Respond(reason string) *command.RespondAction {
+	out := a.answer
+	if a.TakesReason {
+		out.Reason = reason
+	}
+	return &out
+}
+
+// Title says in one line what is asked.
+func (q *Question) Title() string {
+	p := q.Required
+	switch {
+	case q.IsPlan():
+		return "Approve this plan?"
+	case q.IsInput() || p.ToolName == "":
+		return terminal.Clip(terminal.Plain(p.Prompt), 200)
+	case p.ActionType == "sandbox_escape":
+		return "Allow " + terminal.Plain(p.ToolName) + " to run outside of the sandbox?"
+	}
+	return "Allow " + terminal.Plain(p.ToolName) + "?"
+}
+
+// Answers are what can be chosen; none if a value is wanted that has to be typed.
+func (q *Question) Answers() []Answer {
+	respond := func(decision string) command.RespondAction {
+		return command.RespondAction{ActionID: q.ID, Decision: decision}
+	}
+	if q.IsInput() {
+		var out []Answer
+		for i, c := range q.Choices() {
+			a := Answer{Key: strconv.Itoa(i + 1), Text: fmt.Sprint(c), answer: respond("submit")}
+			a.answer.Payload = MarshalValue(c)
+			out = append(out, a)
+		}
+		return out
+	}
+	yes, no := respond("allow"), respond("deny")
+	if q.IsPlan() {
+		auto := yes
+		yes.Payload, auto.Payload = PlanChoice(permission.ModeDefault), PlanChoice(permission.ModeAuto)
+		return []Answer{
+			{Key: "y", Text: "approve, ask before each change", answer: yes},
+			{Key: "a", Text: "approve, continue in mode auto", answer: auto},
+			{Key: "n", Text: "keep planning, and say what to change", TakesReason: true, answer: no},
+		}
+	}
+	out := []Answer{{Key: "y", Text: "yes, once", answer: yes}}
+	if !q.Required.OnceOnly {
+		session := yes
+		session.Scope = "session"
+		out = append(out, Answer{Key: "a", Text: "yes, for this session", answer: session})
+	}
+	return append(out, Answer{Key: "n", Text: "no, and say why", TakesReason: true, answer: no})
+}
