@@ -6,6 +6,10 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
 )
 
 // Exit codes, as documented in every command's help.
@@ -28,6 +32,7 @@ type Main struct {
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
 	a := &app{version: m.Version, in: stdin, out: stdout, err: stderr, env: envMap(env)}
 	a.jsonErrors = slices.Contains(args, "--json")
+	a.completing = len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 	if a.version == "" {
 		a.version = "devel"
 	}
@@ -52,8 +57,13 @@ type app struct {
 	// jsonErrors says that an error is written as JSON. It is known before the
 	// command line was understood, because it may be what is wrong.
 	jsonErrors bool
+	// completing says that a shell asks what could follow; only then is it of use to
+	// know the values of flags.
+	completing bool
 	// warnedNoKey says that the missing key of the user was reported.
 	warnedNoKey bool
+	// table is the table of settings, which most commands have flags of.
+	table []config.Setting
 	// server is the address that --server names.
 	server string
 }

@@ -106,6 +106,9 @@ Exit codes: 0 done, 1 failed (also if the trials can't be compared), 2 usage.`,
 
 // sideOf reads one side of a comparison.
 func sideOf(flag, text string) (*command.ComparedRun, error) {
+	if text == "" {
+		return nil, usagef("--%s is missing: give a configuration and its trials as CONFIG=ID,ID...", flag)
+	}
 	id, trials, ok := strings.Cut(text, "=")
 	if !ok || id == "" || trials == "" {
 		return nil, usagef("--%s: %q is not of the form CONFIG=ID,ID...", flag, text)

@@ -43,7 +43,7 @@ func (a *app) benchRun(ctx context.Context, o *benchFlags) (err error) {
 		return err
 	}
 	if o.Tasks, err = harbor.LoadDataset(o.Dataset); err != nil {
-		return &exitError{exitUsage, err}
+		return usagef("DATASET: %s; give a folder with one folder per task", strings.TrimPrefix(err.Error(), "harbor: "))
 	}
 	o.Version, o.Getenv, o.Describe = a.version, func(name string) string { return a.env[name] }, describe
 	run, err := trialrun.New(&o.Options)

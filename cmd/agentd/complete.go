@@ -21,10 +21,9 @@ var completions = map[string]struct{ needs, example string }{
 }
 
 // addCompletion adds cobra's command for completion, with help like that of the
-// others, and lets shells complete the values of flags.
+// others.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	completeValues(root, choices())
 	for _, c := range root.Commands() {
 		if c.Name() != "completion" {
 			continue
@@ -45,7 +44,7 @@ func addCompletion(root *cobra.Command) {
 
 // choices are the values of flags that take only some: by the flag's name, or by
 // those of command and flag where the name alone doesn't tell.
-func choices() map[string][]string {
+func choices(table []config.Setting) map[string][]string {
 	all := map[string][]string{
 		"mode":         permission.Modes(),
 		"role":         {string(command.RoleAdmin), string(command.RoleClient), string(command.RoleObserver)},
@@ -56,13 +55,16 @@ func choices() map[string][]string {
 		"files":        event.EnumValues("@rollbackFiles"),
 		"signal":       {"traces", "metrics"},
 		"atif-version": {"1.8", "1.4"},
+		"order":        event.EnumValues("@sortOrder"),
+		"bucket":       {"hour", "day", "month"},
 
-		"agentd export format":           {"agentd", "agent-evidence"},
-		"agentd export evidence format":  {"agentd", "agent-evidence"},
-		"agentd sessions export format":  {"session", "cloudevents"},
-		"agentd telemetry export format": {"otlp-json", "otlp"},
+		"agentd export format":            {"agentd", "agent-evidence"},
+		"agentd export evidence format":   {"agentd", "agent-evidence"},
+		"agentd sessions export format":   {"session", "cloudevents"},
+		"agentd telemetry export format":  {"otlp-json", "otlp"},
+		"agentd conformance check format": {"text", "json", "junit"},
 	}
-	for _, s := range config.Table() {
+	for _, s := range table {
 		if s.Flag != "" && len(s.Values) > 0 {
 			all[s.Flag] = s.Values
 		}
@@ -70,15 +72,24 @@ func choices() map[string][]string {
 	return all
 }
 
+// choicesOf returns the values that a flag of a command takes; nil if it takes others,
+// too.
+func choicesOf(cmd *cobra.Command, f *pflag.Flag, all map[string][]string) []string {
+	if f.Value.Type() != "string" {
+		return nil
+	}
+	if values, ok := all[cmd.CommandPath()+" "+f.Name]; ok {
+		return values
+	}
+	return all[f.Name]
+}
+
 // completeValues tells shells the values of the flags of a command and of those
 // below it.
 func completeValues(cmd *cobra.Command, all map[string][]string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		values := all[f.Name]
+		values := choicesOf(cmd, f, all)
 		if values == nil {
-			values = all[cmd.CommandPath()+" "+f.Name]
-		}
-		if values == nil || f.Value.Type() != "string" {
 			return
 		}
 		if err := cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {

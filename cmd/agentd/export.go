@@ -25,23 +25,15 @@ import (
 // and has a command for each kind of export.
 func (a *app) exportCommand() *cobra.Command {
 	cmd := a.exportEvidenceCommand()
-	export := cmd.RunE
 	cmd.Use, cmd.Short = "export SESSION", "Export evidence of a session"
 	cmd.Long = "Exports what happened in a session, a thread, a turn or a task, from its facts\nalone. Each export is recorded in the session. Without a subcommand it is the\nsigned evidence pack.\n\nExit codes: 0 done, 1 failed, 2 usage."
 	cmd.Example = "  agentd export sess_01 > pack.json\n  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html"
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if len(given) == 1 {
-			return nil
+		if len(given) > 1 {
+			return noSuchCommand(cmd, given)
 		}
-		return noSuchCommand(cmd, given)
-	}
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		if len(given) == 0 {
-			_ = cmd.Help() // it goes to standard output, like every answer
-			return silent(exitUsage)
-		}
-		return export(cmd, given)
+		return args(cobra.ExactArgs(1))(cmd, given)
 	}
 	cmd.AddCommand(a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand())
 	return cmd

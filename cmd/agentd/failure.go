@@ -37,6 +37,9 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		return exitOK
 	}
 	code := exitFailed
+	if f, ok := errors.AsType[*fault.Error](err); ok && (f.Param == "cursor" || f.Param == "types") {
+		code = exitUsage // only the server can tell, but it is the command line that is wrong
+	}
 	if e, ok := errors.AsType[*exitError](err); ok && !errors.Is(err, errInterrupted) {
 		code = e.code
 		if e.err == nil {
@@ -44,7 +47,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		}
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
-	said, _ := redact.New(redact.Options{}).Text(nameFlag(cmd, err, describe(err)))
+	said, _ := redact.New(redact.Options{}).Text(suggestValue(nameFlag(cmd, err, describe(err))))
 	if a.jsonErrors {
 		// Where standard error can't be written there is no one to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
@@ -84,6 +87,11 @@ func describe(err error) string {
 	text := err.Error()
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		text = f.Detail
+	} else if rest, ok := strings.CutPrefix(text, "config: "); ok {
+		_, rest, _ = strings.Cut(rest, " ") // the call that failed
+		text = "the configuration file can't be read: " + rest + "; --config or AGENTD_CONFIG names it"
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		if f.Err != nil {
 			text += ": " + cause(f.Err)
 		}
@@ -115,13 +123,19 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 	return name + ": " + rest
 }
 
+// flagNames are the flags whose names differ from those of their parameters.
+var flagNames = map[string]string{
+	"permissionMode": "mode", "groupBy": "by", "parentThreadId": "thread", "parentTaskId": "parent", "dependsOn": "after",
+	"expiresInMs": "expires", "maxAttempts": "attempts", "maxFailures": "failures-allowed",
+}
+
 // typedName returns the flag of a command that sets a parameter, or the argument that
 // does; empty if neither is known.
 func typedName(cmd *cobra.Command, param string) string {
 	param = param[strings.LastIndex(param, ".")+1:]
 	param, _, _ = strings.Cut(param, "[") // of a list, whichever element
 	short := strings.TrimSuffix(strings.TrimSuffix(param, "Id"), "Ms")
-	for _, name := range []string{param, short, map[string]string{"permissionMode": "mode", "groupBy": "by", "tags": "tag"}[param]} {
+	for _, name := range []string{param, short, strings.TrimSuffix(param, "s"), flagNames[param]} {
 		var kebab strings.Builder
 		for _, r := range name {
 			if unicode.IsUpper(r) {

@@ -48,8 +48,7 @@ type idUse struct {
 
 // idUses returns the places of a command's line where ids are expected, those first that
 // narrow the others.
-func idUses(cmd *cobra.Command) []idUse {
-	kinds := idKinds()
+func idUses(cmd *cobra.Command, kinds map[string]*idKind) []idUse {
 	var uses []idUse
 	for i, word := range argumentsOf(cmd.Use) {
 		name := strings.Trim(word, "[].")
@@ -72,15 +71,17 @@ func idUses(cmd *cobra.Command) []idUse {
 
 // takeShortIDs lets a command and those below it take ids as people write them, and
 // shells complete them.
-func (a *app) takeShortIDs(cmd *cobra.Command) {
+func (a *app) takeShortIDs(cmd *cobra.Command, kinds map[string]*idKind) {
 	for _, c := range cmd.Commands() {
-		a.takeShortIDs(c)
+		a.takeShortIDs(c, kinds)
 	}
-	uses := idUses(cmd)
+	uses := idUses(cmd, kinds)
 	if cmd.RunE == nil || len(uses) == 0 {
 		return
 	}
-	a.completeIDs(cmd, uses)
+	if a.completing {
+		a.completeIDs(cmd, uses)
+	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		given = slices.Clone(given)
@@ -152,6 +153,9 @@ func (a *app) fillIDs(cmd *cobra.Command, uses []idUse, given []string) error {
 	homeless := needsHome(cmd)
 	for i := range uses {
 		for _, id := range uses[i].values(cmd, given) {
+			if !isPlace(id) && !event.ValidID(id) && (id != "" || uses[i].flag == "") {
+				return usagef("%s: %q is not an id: 1 to 128 of A-Z a-z 0-9 _ . : -, the first a letter or a digit", uses[i].name, id)
+			}
 			if isWhole(id) && (!homeless || uses[i].kind.noun != "turn") {
 				continue
 			}

@@ -91,7 +91,7 @@ func TestShortIDsEverywhere(t *testing.T) {
 	}
 	places := 0
 	for _, c := range commandTree(tree()) {
-		for _, u := range idUses(c) {
+		for _, u := range idUses(c, idKinds()) {
 			if u.kind.noun == "thread" {
 				continue // a session has one main thread; TestShortIDs has its threads
 			}

@@ -36,7 +36,7 @@ func dialServer(address, token string) (*remoteFacts, error) {
 	base, socket := serverAddress(address)
 	r, err := newRemote(base, socket, token, nil)
 	if err != nil {
-		return nil, usagef("--server: %w", err)
+		return nil, usagef("--server: %s", strings.TrimPrefix(err.Error(), "client: "))
 	}
 	return r, nil
 }

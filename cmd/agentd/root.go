@@ -13,6 +13,7 @@ import (
 
 // root returns the tree of all commands.
 func (a *app) root() *cobra.Command {
+	a.table = config.Table()
 	root := &cobra.Command{
 		Use:   "agentd",
 		Short: "Run AI agents and keep account of what they do",
@@ -48,7 +49,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("agentd {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
 	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.consoleCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
@@ -57,8 +58,13 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
+	values := choices(a.table)
 	addCompletion(root)
-	a.takeShortIDs(root)
+	if a.completing {
+		completeValues(root, values)
+	}
+	a.takeShortIDs(root, idKinds())
+	checkValues(root, values)
 	return root
 }
 
@@ -118,7 +124,7 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		case len(want) == 0:
 			return usagef("unexpected argument %q: %s takes none", given[0], cmd.CommandPath())
 		case len(given) < len(want):
-			return usagef("%s is missing: %s %s", want[len(given)], cmd.CommandPath(), strings.Join(want, " "))
+			return usagef("%s is missing: %s %s", strings.Trim(want[len(given)], "[]."), cmd.CommandPath(), strings.Join(want, " "))
 		}
 		return usagef("there are %d arguments, but %s takes %s", len(given), cmd.CommandPath(), strings.Join(want, " "))
 	}
@@ -159,7 +165,7 @@ func (a *app) withDataFlags(cmd *cobra.Command) *cobra.Command {
 // settings adds --config and the flags of the named settings.
 func (a *app) settings(cmd *cobra.Command, names ...string) *cobra.Command {
 	cmd.Flags().String("config", "", "configuration file (AGENTD_CONFIG)")
-	for _, s := range config.Table() {
+	for _, s := range a.table {
 		if s.Flag != "" && (slices.Contains(names, s.Name) || strings.HasPrefix(s.Name, "log.")) {
 			addSetting(cmd.Flags(), s)
 		}

@@ -177,6 +177,9 @@ fit.`,
 				body = []byte(text)
 			}
 			p, err := command.Decode(command.Name(given[0]), body)
+			if fault.KindOf(err) == fault.NotFound {
+				return noSuchCall(given[0])
+			}
 			if err == nil {
 				err = p.Validate()
 			}
@@ -204,4 +207,16 @@ fit.`,
 		},
 	}
 	return a.withDataFlags(cmd)
+}
+
+// noSuchCall says which command of the catalogue may have been meant.
+func noSuchCall(name string) error {
+	var names []string
+	for _, d := range command.Catalog() {
+		names = append(names, string(d.Name))
+	}
+	if near := nearest(name, names); near != "" {
+		return usagef("COMMAND: there is no command %s in the catalogue; did you mean %s?", name, near)
+	}
+	return usagef("COMMAND: there is no command %s in the catalogue; docs/reference/commands.md lists them", name)
 }

@@ -47,6 +47,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if cmd.Flags().Changed("archive") {
 				p.Archived = &archived
 			}
+			if p.Title == nil && p.Tags == nil && p.Pinned == nil && p.Archived == nil {
+				return usagef("nothing to change: give --title, --tag, --pin or --archive")
+			}
 			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
 				return showResult(cmd.Context(), a, f, p, printSessionRecord)
 			})

@@ -67,6 +67,9 @@ Exit codes: 0 done, also if there was nothing to remove, 1 failed, 2 usage.`,
 
 // parseBefore reads a sequence or a duration.
 func parseBefore(text string, now time.Time) (session.TrimOptions, error) {
+	if text == "" {
+		return session.TrimOptions{}, usagef("--before is missing: give the first sequence to keep, such as 5000, or an age such as 720h")
+	}
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
 		return session.TrimOptions{Before: n}, nil
 	}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagMistake says what is wrong with the flags of a command line in the words of the
+// user: which flag, what it takes, and which one may have been meant.
+func flagMistake(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return unknownFlag(cmd, e)
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return usagef("--%s needs a value: %s", e.GetFlag().Name, e.GetFlag().Usage)
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usagef("--%s: %s", e.GetFlag().Name, wrongValue(e))
+	}
+	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return usagef("%q is not a flag; flags are written --name or --name=value", e.GetSpecifiedFlag())
+	}
+	return &exitError{exitUsage, err}
+}
+
+func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
+	if letters := e.GetSpecifiedShortnames(); letters != "" {
+		return usagef("unknown flag: -%s; flags with more than one letter begin with two dashes", e.GetSpecifiedName())
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	text := "unknown flag: --" + e.GetSpecifiedName()
+	if near := nearest(e.GetSpecifiedName(), names); near != "" {
+		text += "; did you mean --" + near + "?"
+	}
+	return usagef("%s", text)
+}
+
+// wrongValue says what a flag takes in place of what it was given.
+func wrongValue(e *pflag.InvalidValueError) string {
+	value := e.GetValue()
+	tooLarge := errors.Is(e, strconv.ErrRange)
+	switch kind := e.GetFlag().Value.Type(); {
+	case tooLarge:
+		return fmt.Sprintf("%q is out of range; give a smaller number", value)
+	case strings.HasPrefix(kind, "uint"):
+		return fmt.Sprintf("%q is not a whole number of 0 or more, such as 20", value)
+	case strings.HasPrefix(kind, "int"):
+		return fmt.Sprintf("%q is not a whole number such as 20", value)
+	case strings.HasPrefix(kind, "float"):
+		return fmt.Sprintf("%q is not a number such as 1.5", value)
+	case kind == "duration":
+		return fmt.Sprintf("%q is not a duration such as 90s, 30m or 24h", value)
+	case kind == "bool":
+		return fmt.Sprintf("%q is neither true nor false", value)
+	case strings.HasPrefix(kind, "string"): // a list whose quotes don't match
+		return fmt.Sprintf("%q is not a list of values with commas between them", value)
+	}
+	return describe(errors.Unwrap(e)) // a type of this program, which says it itself
+}
+
+// checkValues has a command and those below it refuse values that a flag doesn't take,
+// before anything else is done.
+func checkValues(cmd *cobra.Command, all map[string][]string) {
+	for _, c := range cmd.Commands() {
+		checkValues(c, all)
+	}
+	run := cmd.RunE
+	if run == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		var wrong error
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			values := choicesOf(cmd, f, all)
+			if got := f.Value.String(); wrong == nil && values != nil && got != "" && !slices.Contains(values, got) {
+				wrong = usagef("--%s: %q is not one of %s", f.Name, got, strings.Join(values, ", "))
+			}
+		})
+		if wrong != nil {
+			return wrong
+		}
+		return run(cmd, given)
+	}
+}
+
+// notOneOf is how all parts of the program refuse a value of which there are few.
+var notOneOf = regexp.MustCompile(`"([^"]*)" is not one of ([^;:]*)$`)
+
+// suggestValue adds to such a text the value that may have been meant.
+func suggestValue(text string) string {
+	m := notOneOf.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	if near := nearest(m[1], strings.Split(m[2], ", ")); near != "" {
+		return text + "; did you mean " + near + "?"
+	}
+	return text
+}
+
+// nearest returns the name that a person who typed something else may have meant; empty
+// if none is near.
+func nearest(typed string, names []string) string {
+	typed = strings.ToLower(typed)
+	best, at := "", 3
+	for _, name := range names {
+		d := distance(typed, strings.ToLower(name))
+		if lower := strings.ToLower(name); len(typed) >= 3 && strings.HasPrefix(lower, typed) || len(name) >= 3 && strings.HasPrefix(typed, lower) {
+			d = min(d, 2)
+		}
+		if d < at && d < len(name) && d < len(typed) {
+			best, at = name, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters must be added, removed, changed or swapped with the next
+// one to make one text of another.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	rows := make([][]int, len(x)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(y)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		for j := 1; j <= len(y); j++ {
+			change := 1
+			if x[i-1] == y[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(x)][len(y)]
+}
