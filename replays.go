@@ -22,8 +22,12 @@ import (
 
 // Bounds of replays.
 const (
-	maxReplays      = 4
+	// maxReplays run at a time, accountReplays of them for one account.
+	maxReplays     = 4
+	accountReplays = maxReplays / 2
+	// keptReplays of an account are kept, keptInAll of all accounts.
 	keptReplays     = 100
+	keptInAll       = 10 * keptReplays
 	shownDifference = 100
 	maxCaseBytes    = 256 << 20
 )
@@ -35,8 +39,8 @@ type replayBook struct {
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
-	running int
-	order   []string
+	running map[string]int // by account; "" is one, too
+	order   []*replayRun   // the oldest first
 	byID    map[string]*replayRun
 }
 
@@ -48,7 +52,7 @@ type replayRun struct {
 }
 
 func newReplayBook() *replayBook {
-	b := &replayBook{byID: map[string]*replayRun{}}
+	b := &replayBook{running: map[string]int{}, byID: map[string]*replayRun{}}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -108,26 +112,56 @@ func (r *Runtime) startReplay(ctx context.Context, caller command.Caller, p *com
 func (b *replayBook) begin(account string, record command.ReplayRecord) (*replayRun, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.running >= maxReplays {
-		return nil, fault.New(fault.RateLimited, "%d replays run already; wait for one to end, or cancel one", maxReplays)
+	all := 0
+	for _, n := range b.running {
+		all += n
 	}
-	b.running++
+	switch {
+	case b.running[account] >= accountReplays:
+		return nil, fault.New(fault.RateLimited, "%d replays of this account run already; wait for one to end, or cancel one", accountReplays)
+	case all >= maxReplays:
+		return nil, fault.New(fault.RateLimited, "%d replays run already; wait for one to end", maxReplays)
+	}
+	b.running[account]++
 	run := &replayRun{account: account, record: record, cancel: func() {}}
 	b.byID[record.ReplayID] = run
-	if b.order = append(b.order, record.ReplayID); len(b.order) > keptReplays {
-		delete(b.byID, b.order[0])
-		b.order = b.order[1:]
-	}
+	b.order = append(b.order, run)
+	b.dropOldest(account)
 	return run, nil
+}
+
+// dropOldest forgets the oldest replay of an account that has too many, or of all if
+// there are too many.
+func (b *replayBook) dropOldest(account string) {
+	own := 0
+	for _, run := range b.order {
+		if run.account == account {
+			own++
+		}
+	}
+	for i, run := range b.order {
+		if (own > keptReplays && run.account == account) || len(b.order) > keptInAll {
+			delete(b.byID, run.record.ReplayID)
+			b.order = slices.Delete(b.order, i, i+1)
+			return
+		}
+	}
+}
+
+// release gives the place of a replay back. The book is locked.
+func (b *replayBook) release(run *replayRun) {
+	if b.running[run.account]--; b.running[run.account] == 0 {
+		delete(b.running, run.account)
+	}
 }
 
 // forget gives the place of a replay back that could not begin.
 func (b *replayBook) forget(run *replayRun) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
+	b.release(run)
 	delete(b.byID, run.record.ReplayID)
-	b.order = slices.DeleteFunc(b.order, func(id string) bool { return id == run.record.ReplayID })
+	b.order = slices.DeleteFunc(b.order, func(x *replayRun) bool { return x == run })
 }
 
 // recordedFacts finds what is replayed, if the caller may see it. What is read later is
@@ -262,7 +296,7 @@ func (r *Runtime) walkReplay(ctx context.Context, run *replayRun, facts *recorde
 	report, err := replay.Walk(facts.Recording, opt)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.running--
+	b.release(run)
 	rec := &run.record
 	rec.EndedAt = r.manager.Now()
 	switch {

@@ -128,21 +128,21 @@ func replayDefs() []Def {
 	return []Def{
 		{
 			Name: "start_replay", Noun: "replay", Form: formOf[StartReplay, ReplayRecord](),
-			Scope: RoleObserver, Available: true, Since: "0.2",
+			Scope: RoleClient, Available: true, Since: "0.2",
 			Means:   "Begins to decide again what was recorded, as it was or with a change.",
-			Doc:     "Nothing is asked, executed or written. It returns at once; get_replay, on the same node, shows how far it is and what came out. Four run at a time for each runtime, and it ends with the runtime. Rules and limits are tried as agentd replay --with does.",
+			Doc:     "Nothing is asked, executed or written. It returns at once; get_replay, on the same node, shows how far it is and what came out. Four run at a time for each runtime, two of them for one account, and it ends with the runtime. Rules and limits are tried as agentd replay --with does.",
 			Example: `{"sessionId":"sess_docs","with":{"mode":"plan"}}`,
 		},
 		{
 			Name: "get_replay", Noun: "replay", Form: formOf[GetReplay, ReplayRecord](),
 			Scope: RoleObserver, Available: true, Since: "0.2",
 			Means:   "Returns the progress and the result of a replay.",
-			Doc:     "The last 100 replays of this process are kept. Those of other accounts are not found.",
+			Doc:     "The last 100 replays of each account are kept while the process runs. Those of other accounts are not found.",
 			Example: `{"replayId":"replay_1"}`,
 		},
 		{
 			Name: "cancel_replay", Noun: "replay", Form: formOf[CancelReplay, ReplayRecord](),
-			Scope: RoleObserver, Available: true, Since: "0.2",
+			Scope: RoleClient, Available: true, Since: "0.2",
 			Means:   "Ends a replay that runs.",
 			Doc:     "One that has ended stays as it is.",
 			Example: `{"replayId":"replay_1"}`,

@@ -49,6 +49,9 @@ func openArchive(r io.ReaderAt, size int64, left *allowance) (fs.FS, *damage) {
 			return nil, &damage{0, fmt.Errorf("the archive has %d files; the maximum is %d", n, maxEntries)}
 		}
 		for _, f := range archive.File {
+			if mode := f.Mode(); !mode.IsRegular() && !mode.IsDir() {
+				return nil, &damage{0, fmt.Errorf("%.100q in the archive is neither a file nor a folder: other programs would unpack something else than what is verified", f.Name)}
+			}
 			if _, err = f.DataOffset(); err != nil {
 				break
 			}

@@ -28,17 +28,19 @@ const (
 )
 
 func (r *request) deleteSession(ctx context.Context, p *command.DeleteSession) (*command.DeleteSessionResult, error) {
+	d := &deletion{fact: event.SessionDeleted{
+		DeletedSessionID: p.SessionID, Reason: r.m.redactText(p.Reason), DeletedBy: r.actor(),
+	}}
+	// Before anything that takes time: who may not, or can't, is told at once.
+	if err := r.viewSession(ctx, p.SessionID, d.checkDeletable); err != nil {
+		return nil, err
+	}
 	defer r.m.forks.beginRemoval()()
 	forks, err := r.m.forkedSessions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{forked: forks[p.SessionID], fact: event.SessionDeleted{
-		DeletedSessionID: p.SessionID, Reason: r.m.redactText(p.Reason), DeletedBy: r.actor(),
-	}}
-	if err := r.viewSession(ctx, p.SessionID, d.checkDeletable); err != nil {
-		return nil, err
-	}
+	d.forked = forks[p.SessionID]
 	if err := d.collect(ctx, r.m.opt.Store, p.SessionID); err != nil {
 		return nil, storeFault(err)
 	}
