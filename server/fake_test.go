@@ -279,7 +279,9 @@ func (f *fake) Ready(context.Context) error {
 }
 
 // Status implements [server.Backend].
-func (f *fake) Status(context.Context, command.Caller) any { return map[string]int{"sessions": len(f.sessions)} }
+func (f *fake) Status(context.Context, command.Caller) any {
+	return map[string]int{"sessions": len(f.sessions)}
+}
 
 // lastCaller returns who called last.
 func (f *fake) lastCaller() command.Caller {

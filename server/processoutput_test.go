@@ -24,8 +24,8 @@ import (
 // runtimeBackend is a real runtime as the server wants it.
 type runtimeBackend struct{ agentd.Port }
 
-func (runtimeBackend) Ready(context.Context) error { return nil }
-func (runtimeBackend) Status(context.Context, command.Caller) any  { return struct{}{} }
+func (runtimeBackend) Ready(context.Context) error                { return nil }
+func (runtimeBackend) Status(context.Context, command.Caller) any { return struct{}{} }
 
 // holders knows an admin and a client of another account.
 type holders struct{}

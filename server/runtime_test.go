@@ -28,7 +28,9 @@ type live struct{ agentd.Port }
 func (l live) Ready(context.Context) error { return l.Err() }
 
 // Status implements [server.Backend].
-func (l live) Status(context.Context, command.Caller) any { return map[string]string{"runtimeId": l.ID()} }
+func (l live) Status(context.Context, command.Caller) any {
+	return map[string]string{"runtimeId": l.ID()}
+}
 
 // runLive starts a server over the real runtime on a store in memory.
 func runLive(t testing.TB) *running {

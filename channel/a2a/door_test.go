@@ -21,8 +21,8 @@ import (
 // behind is the runtime as the program's server wants it.
 type behind struct{ agentd.Port }
 
-func (b behind) Ready(context.Context) error { return b.Err() }
-func (b behind) Status(context.Context, command.Caller) any  { return struct{}{} }
+func (b behind) Ready(context.Context) error                { return b.Err() }
+func (b behind) Status(context.Context, command.Caller) any { return struct{}{} }
 
 // tokens are names, as everywhere in these tests.
 type tokens struct{}

@@ -16,7 +16,9 @@ func TestAPromptThatIsCancelledWhileItIsAccepted(t *testing.T) {
 	leaving := &adaptertest.Leaving{Runtime: rt}
 	p := connect(t, leaving)
 	id := p.open("{}")
-	leaving.Leave = func() { p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%d}}`, p.nextID)) }
+	leaving.Leave = func() {
+		p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%d}}`, p.nextID))
+	}
 	m := p.answerTo(p.prompt(id, "go"))
 	if !strings.Contains(string(m.Result), "cancelled") && m.Error == nil {
 		t.Errorf("the prompt was answered with %s", m.Result)
