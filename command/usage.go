@@ -64,7 +64,7 @@ type UsageRow struct {
 	Session string `json:"session,omitempty"`
 	// Tool that was called.
 	Tool string `json:"tool,omitempty"`
-	// Workspace is the folder that the sessions were created in.
+	// Workspace is the folder that the sessions work in.
 	Workspace string `json:"workspace,omitempty"`
 	// Turns that ended.
 	Turns int64 `json:"turns"`

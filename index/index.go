@@ -22,7 +22,7 @@ const kindState = "index_state"
 // Fact is a fact that a projection wants to know, with whose it is.
 type Fact struct {
 	SessionID string
-	// Account owns the session, Workspace is the folder that it was created in.
+	// Account owns the session, Workspace is the folder that it was created in, if one was named.
 	Account, Workspace string
 	// Event is shared between projections: it must not be changed.
 	Event *event.Event

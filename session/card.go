@@ -120,11 +120,7 @@ func readCard(e *store.Entry) (*Card, bool) {
 
 // newCard returns a card of a thing in a session.
 func newCard(st *state.Session, id string) *Card {
-	c := &Card{Account: st.Account, SessionID: st.SessionID, ID: id}
-	if st.Workspace != nil {
-		c.Workspace = st.Workspace.Root
-	}
-	return c
+	return &Card{Account: st.Account, SessionID: st.SessionID, ID: id, Workspace: st.WorkspaceRoot()}
 }
 
 // indexCards appends the cards that a fact changes, given the state after it.

@@ -181,9 +181,7 @@ func sessionSummary(st *state.Session) command.SessionSummary {
 	for _, t := range st.Threads {
 		s.TurnCount += t.TurnCount
 	}
-	if st.Workspace != nil {
-		s.Workspace = st.Workspace.Root
-	}
+	s.Workspace = st.WorkspaceRoot()
 	s.CostUSD, s.InputTokens, s.OutputTokens = st.Routing.Cost.TotalUSD, st.Routing.Usage.InputTokens, st.Routing.Usage.OutputTokens
 	s.PendingActions = int64(len(st.Actions.Pending))
 	s.Tags, s.Pinned, s.Archived = st.Tags, st.Pinned, st.Status == state.SessionArchived

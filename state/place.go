@@ -84,3 +84,15 @@ func (v *EnvironmentSnapshot) fill(p *Place) {
 		v.ResourceLimits = map[string]int64{}
 	}
 }
+
+// WorkspaceRoot is the folder that the session works in: its own, or where the last turn
+// of its main thread found itself; empty before that.
+func (s *Session) WorkspaceRoot() string {
+	if s.Workspace != nil && s.Workspace.Root != "" {
+		return s.Workspace.Root
+	}
+	if t := s.MainThread(); t != nil && t.Environment != nil {
+		return t.Environment.WorkspaceRoot
+	}
+	return ""
+}

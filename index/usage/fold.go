@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // types are the facts that are counted, and those that say which model and which tool
 // others belong to.
 var types = []event.Type{
-	event.TypeModelRequested, event.TypeModelCompleted, event.TypeModelFailed, event.TypeCostRecorded,
+	event.TypeTurnStarted, event.TypeModelRequested, event.TypeModelCompleted, event.TypeModelFailed, event.TypeCostRecorded,
 	event.TypeToolStarted, event.TypeToolFailed, event.TypeTurnCompleted, event.TypeTurnFailed,
 	event.TypeActionRequired, event.TypeActionResolved, event.TypeSessionDeleted,
 }
@@ -23,6 +24,8 @@ type openSession struct {
 	Models   map[string]string     `json:"models,omitempty"`
 	Requests []openRequest         `json:"requests,omitempty"`
 	Actions  map[string]openAction `json:"actions,omitempty"`
+	// Workspace is where the turns of a session work that was created without one.
+	Workspace string `json:"workspace,omitempty"`
 }
 
 type openRequest struct {
@@ -100,6 +103,18 @@ func (o *openSession) count(e *event.Event) (f Figures, model, tool string, coun
 
 const nano = 1e9
 
+// begin remembers where a turn works, until it ends.
+func (o *openSession) begin(e *event.Event, p *event.TurnStarted) {
+	if p.Environment == nil || !inTurn(e) {
+		return
+	}
+	if o.Models == nil {
+		o.Models = map[string]string{}
+	}
+	o.Models[e.TurnID] += "" // it is open, also before it asks a model
+	o.Workspace = p.Environment.WorkspaceRoot
+}
+
 func (o *openSession) request(e *event.Event, p *event.ModelRequested) {
 	name := modelName(p.Provider, p.Model)
 	if inTurn(e) {
@@ -155,6 +170,6 @@ func modelName(provider, model string) string {
 func inTurn(e *event.Event) bool { return e.TurnID != "" && e.TurnID != event.NotApplicable }
 
 // keyOf returns what a fact's figures are about.
-func keyOf(f *index.Fact, model, tool string) Key {
-	return Key{Account: f.Account, Workspace: f.Workspace, Session: f.SessionID, Model: model, Tool: tool}
+func keyOf(f *index.Fact, workspace, model, tool string) Key {
+	return Key{Account: f.Account, Workspace: cmp.Or(f.Workspace, workspace), Session: f.SessionID, Model: model, Tool: tool}
 }

@@ -147,6 +147,13 @@ func (p *Projection) foldFact(f *index.Fact) {
 		o.openSession = openSession{}
 		return
 	}
+	if started, ok := e.Payload.(*event.TurnStarted); ok {
+		if f.Workspace == "" {
+			o.begin(e, started)
+			o.changed = true
+		}
+		return
+	}
 	switch e.Payload.(type) {
 	case *event.ModelRequested, *event.TurnCompleted, *event.TurnFailed, *event.ActionRequired, *event.ActionResolved:
 		o.changed = true
@@ -161,7 +168,7 @@ func (p *Projection) foldFact(f *index.Fact) {
 		l = &liveEntry{sums: sums{}}
 		p.live[k] = l
 	}
-	l.sums.record(keyOf(f, model, tool), &figures)
+	l.sums.record(keyOf(f, o.Workspace, model, tool), &figures)
 	l.changed = true
 }
 

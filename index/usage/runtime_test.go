@@ -41,6 +41,14 @@ func TestUsageOfARuntime(t *testing.T) {
 		if len(rows) != 2 || rows[0].Account != "acme" || rows[0].Turns != 2 || rows[1].Account != "other" || rows[1].Turns != 1 || rows[0].Model != "script/priced" || rows[0].CostUSD <= 0 {
 			t.Errorf("%+v", rows)
 		}
+		// Sessions without a workspace of their own work in the server's, in every list.
+		folder := runtimetest.Do[command.ListTurnsResult](k, &command.ListTurns{}).Turns[0].Workspace
+		if rows := ask(command.Local(), command.Usage{GroupBy: []string{"workspace"}}); len(rows) != 1 || rows[0].Workspace != folder || rows[0].Turns != 3 || folder == "" {
+			t.Errorf("in %q: %+v", folder, rows)
+		}
+		if list := runtimetest.DoAs[command.ListSessionsResult](k, acme, &command.ListSessions{Workspace: folder}); list.Total != 1 || list.Sessions[0].Workspace != folder {
+			t.Errorf("in %q: %+v", folder, list)
+		}
 		if rows := ask(acme, command.Usage{GroupBy: []string{"account"}}); len(rows) != 1 || rows[0].Account != "acme" || rows[0].Turns != 2 {
 			t.Errorf("%+v", rows)
 		}

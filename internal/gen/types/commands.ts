@@ -7075,7 +7075,7 @@ export interface UsageRow {
   session?: string;
   /** Tool that was called. */
   tool?: string;
-  /** The folder that the sessions were created in. */
+  /** The folder that the sessions work in. */
   workspace?: string;
   /** Turns that ended. */
   turns: number;
