@@ -87,6 +87,14 @@ func (m *Manager) readLimits(ctx context.Context) {
 	m.applyLimits()
 }
 
+// readLimitsOfOthers reads what was set where several nodes may have: the one that did
+// has answered before the others are told.
+func (m *Manager) readLimitsOfOthers(ctx context.Context) {
+	if m.shared != nil {
+		m.readLimits(ctx)
+	}
+}
+
 func limitsOf(l *event.QuotaLimits) quota.Limits {
 	return quota.Limits{
 		Sessions: l.Sessions, QueuedTurns: l.QueuedTurns, Subscriptions: l.Subscriptions, StoredBytes: l.StoredBytes,
@@ -111,6 +119,7 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	if err := CheckAdmin(r.caller, p); err != nil {
 		return nil, err
 	}
+	r.m.readLimitsOfOthers(ctx)
 	change := &event.RuntimeChanged{Change: "quotas_reset", Account: p.Account, ChangedBy: r.actor()}
 	if p.Limits != nil {
 		change.Change, change.Quotas = "quotas_set", changedLimits(r.m.Limits(p.Account), p.Limits)
@@ -178,10 +187,15 @@ func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error)
 	if err != nil {
 		return nil, err
 	}
+	m.readLimitsOfOthers(ctx)
+	sessions, err := m.sessionsOfNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	m.limits.mu.Lock()
 	set := maps.Clone(m.limits.set)
 	m.limits.mu.Unlock()
-	ids = append(ids, slices.Collect(maps.Keys(set))...)
+	ids = slices.Concat(ids, slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(sessions)))
 	slices.Sort(ids)
 	var out []command.AccountRecord
 	for _, id := range slices.Compact(ids) {
@@ -190,9 +204,31 @@ func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error)
 			return nil, err
 		}
 		_, own := set[id]
-		out = append(out, command.AccountRecord{Account: id, Sessions: usage.Used(quota.Sessions), StoredBytes: usage.Used(quota.StoredBytes), OwnQuotas: own})
+		count := usage.Used(quota.Sessions)
+		if m.shared != nil {
+			count = sessions[id]
+		}
+		out = append(out, command.AccountRecord{Account: id, Sessions: count, StoredBytes: usage.Used(quota.StoredBytes), OwnQuotas: own})
 	}
 	return out, nil
+}
+
+// sessionsOfNodes counts the sessions of each account, where each node knows only those
+// that it created; nil if there is one node.
+func (m *Manager) sessionsOfNodes(ctx context.Context) (map[string]int64, error) {
+	if m.shared == nil {
+		return nil, nil
+	}
+	counts := map[string]int64{}
+	for s, err := range (&request{m: m, caller: command.Local()}).visibleSessions(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if s.SessionID != event.RuntimeSession {
+			counts[s.Account]++
+		}
+	}
+	return counts, nil
 }
 
 // retentionBook has the run of retention that was asked for last.
