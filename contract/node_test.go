@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	prismProgram   = "@stoplight/prism-cli/dist/index.js"
-	redoclyProgram = "@redocly/cli/bin/cli.js"
-	document       = "../internal/gen/openapi.json"
+	prismProgram    = "@stoplight/prism-cli/dist/index.js"
+	redoclyProgram  = "@redocly/cli/bin/cli.js"
+	compilerProgram = "typescript/bin/tsc"
+	document        = "../internal/gen/openapi.json"
 )
 
 // proxy starts the contract-checking proxy in front of upstream and returns its

@@ -47,7 +47,7 @@ func TestTheTypesCompile(t *testing.T) {
 		}
 	}
 	compile := func(name string) ([]byte, error) {
-		cmd := exec.CommandContext(t.Context(), "node", filepath.Join(modules, "typescript/bin/tsc"), "--noEmit", "--strict", "--exactOptionalPropertyTypes",
+		cmd := exec.CommandContext(t.Context(), "node", filepath.Join(modules, compilerProgram), "--noEmit", "--strict", "--exactOptionalPropertyTypes",
 			"--noUncheckedIndexedAccess", "--noUnusedLocals", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler", filepath.Join(dir, name))
 		cmd.Env = nodetest.Environment()
 		return cmd.CombinedOutput()

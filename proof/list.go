@@ -36,12 +36,13 @@ func (r *Reporter) Export(ctx context.Context, caller command.Caller, evidenceID
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range page.Things() {
-		var record command.ExportRecord
-		if err := json.Unmarshal(c.Record, &record); err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "the record of export %s can't be read", c.ID)
-		}
-		return &record, nil
+	found := page.Things()
+	if len(found) == 0 {
+		return nil, fault.New(fault.NotFound, "there is no export %s", evidenceID)
 	}
-	return nil, fault.New(fault.NotFound, "there is no export %s", evidenceID)
+	var record command.ExportRecord
+	if err := json.Unmarshal(found[0].Record, &record); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the record of export %s can't be read", evidenceID)
+	}
+	return &record, nil
 }
