@@ -18,8 +18,31 @@ type Host struct {
 	Tokens TokenKeeper
 	// Configuration returns the settings that are in effect, without secrets.
 	Configuration func() ([]command.ConfigurationValue, error)
-	// Followed is told the facts that other nodes recorded in the runtime's own session.
-	Followed func([]event.Event)
+}
+
+// TokenSharer is a [TokenKeeper] whose tokens let their holders in on all nodes of a shared
+// store.
+type TokenSharer interface {
+	// TokenEntry returns what other nodes need to know of a token; the secret isn't part
+	// of it.
+	TokenEntry(tokenID string) ([]byte, error)
+	// TakeTokens takes over what other nodes know.
+	TakeTokens(entries [][]byte) error
+}
+
+// shareTokens takes over the tokens that other nodes made, changed or revoked.
+func (r *Runtime) shareTokens(ctx context.Context) {
+	sharer, ok := r.opt.Host.Tokens.(TokenSharer)
+	if !ok {
+		return
+	}
+	entries, err := r.manager.Tokens(ctx)
+	if err == nil && len(entries) > 0 {
+		err = sharer.TakeTokens(entries)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.opt.Logger.Error("the tokens of other nodes could not be taken over", "error", err)
+	}
 }
 
 // TokenKeeper keeps tokens. Its errors are faults; a token is named by its id or its
@@ -126,9 +149,16 @@ func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *com
 
 // recordToken writes the fact about a token.
 func (r *Runtime) recordToken(ctx context.Context, caller command.Caller, p command.Params, change string, t command.TokenRecord, secret string) (*keptToken, error) {
-	kept, err := session.RecordChange(ctx, r.manager, caller, p, &event.RuntimeChanged{
+	var entry []byte
+	if sharer, ok := r.opt.Host.Tokens.(TokenSharer); ok && r.manager.IsShared() {
+		var err error
+		if entry, err = sharer.TokenEntry(t.TokenID); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := session.RecordToken(ctx, r.manager, caller, p, &event.RuntimeChanged{
 		Change: change, TokenID: t.TokenID, TokenName: t.Name, Role: t.Role, Account: t.Account, ExpiresAt: t.ExpiresAt,
-	}, keptToken{Record: t})
+	}, keptToken{Record: t}, entry)
 	if err != nil {
 		return nil, err
 	}

@@ -170,6 +170,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.reads.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
+	r.shareTokens(ctx)
 	r.background.Go(func() { r.follow(run) })
 	if opt.Recovery != "none" {
 		// Listed before any command can come: what is begun from here on was left
@@ -392,6 +393,9 @@ func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.S
 
 // Figures returns the measurements of the session layer.
 func (r *Runtime) Figures() session.Figures { return r.manager.Figures() }
+
+// Threads returns how many threads are worked on, and how many wait until there is room.
+func (r *Runtime) Threads() (running, waiting int) { return r.loop.Threads() }
 
 // SetQuotas replaces the limits of accounts. What is in use already stays.
 func (r *Runtime) SetQuotas(p quota.Policy) { r.manager.SetQuotas(p) }

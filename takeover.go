@@ -111,7 +111,10 @@ func (r *Runtime) followRuntime(ctx context.Context, a store.Appended) {
 		return
 	}
 	r.loop.Follow(facts)
-	if r.opt.Host.Followed != nil {
-		r.opt.Host.Followed(facts)
+	for i := range facts {
+		if p, ok := facts[i].Payload.(*event.RuntimeChanged); ok && p.TokenID != "" {
+			r.shareTokens(ctx)
+			break
+		}
 	}
 }

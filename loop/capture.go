@@ -168,6 +168,13 @@ func (l *Loop) beginRecording(processID string) (done func()) {
 	}
 }
 
+// isRecording reports whether this run began the process and hasn't recorded its end.
+func (l *Loop) isRecording(processID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recording[processID] != nil
+}
+
 // awaitRecorded waits until all output of a process that has ended, and its end, are facts.
 func (l *Loop) awaitRecorded(processID string) {
 	l.mu.Lock()

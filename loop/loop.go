@@ -91,7 +91,8 @@ type Options struct {
 	// FlushEvery is how long pieces of an answer are gathered into one fact; the
 	// first piece goes out at once. Default 25 ms.
 	FlushEvery time.Duration
-	// MaxRunning bounds the threads that are worked on at once; default 1024.
+	// MaxRunning bounds the threads of one account that are worked on at once; default 1024.
+	// Those of all accounts are bounded by twice as many.
 	MaxRunning int
 	// MaxTranscripts bounds the conversations that are kept in memory; default 1024.
 	MaxTranscripts int
@@ -127,7 +128,7 @@ type Loop struct {
 	// tools is the life of tool calls: when the loop closes they get a while to end.
 	tools    context.Context //nolint:containedctx // as ctx
 	endTools context.CancelCauseFunc
-	slots    chan struct{}
+	slots    *slots
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -183,7 +184,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, recording: map[string]chan struct{}{}, delayed: map[string]*delayedTurns{}, slots: make(chan struct{}, opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, recording: map[string]chan struct{}{}, delayed: map[string]*delayedTurns{}, slots: newSlots(opt.MaxRunning),
 	}
 	var err error
 	if l.homes, err = newHomes(&l.opt); err != nil {
@@ -377,13 +378,12 @@ func (l *Loop) wakeLocked(k key, cause error) {
 // runThread works on a thread until it has nothing to do.
 func (l *Loop) runThread(k key) {
 	roomy(false)
-	select {
-	case l.slots <- struct{}{}:
-		defer func() { <-l.slots }()
-	case <-l.ctx.Done():
+	account := l.accountOf(k.session)
+	if !l.slots.enter(l.ctx, account) {
 		l.leaveThread(k)
 		return
 	}
+	defer l.slots.leave(account)
 	for l.ctx.Err() == nil {
 		done, err := l.stepThread(k)
 		if done || moved(err) {

@@ -193,7 +193,7 @@ func (x *running) enter(_ context.Context, e process.Entry) error {
 	for i := range p.Command {
 		p.Command[i] = x.l.redactText(p.Command[i])
 	}
-	return x.emitOnce(func(tx *session.Tx) {
+	return x.emitFirst(func(tx *session.Tx) {
 		tx.Emit(event.Event{Type: event.TypeProcessStarted, Scope: x.scope, Payload: &p})
 	})
 }
@@ -206,10 +206,13 @@ func (x *running) emit(facts func(*session.Tx)) error {
 	})
 }
 
-// emitOnce records that the process began, or gives up: what isn't in the ledger doesn't
-// run.
-func (x *running) emitOnce(facts func(*session.Tx)) error {
-	return x.l.m.Emit(context.WithoutCancel(x.l.ctx), x.k.session, event.ByLoop, func(tx *session.Tx) error {
+// emitFirst records that the process begins. It waits at its first instruction until the
+// ledger has it.
+func (x *running) emitFirst(facts func(*session.Tx)) error {
+	return x.l.emitUntilBack(x.k.session, true, func(tx *session.Tx, again bool) error {
+		if again && tx.State.Environment.Find(x.id) != nil {
+			return nil
+		}
 		facts(tx)
 		return nil
 	})
@@ -364,8 +367,8 @@ func (l *Loop) reapProcesses(ctx context.Context, sessionID string) []process.Fa
 	var entries []process.Entry
 	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
 		for _, x := range s.Environment.Active {
-			if l.opt.Processes != nil && l.processManager().Get(x.ProcessID) != nil {
-				continue // this run's own
+			if l.isRecording(x.ProcessID) || (l.opt.Processes != nil && l.processManager().Get(x.ProcessID) != nil) {
+				continue // this run's own, also while it begins
 			}
 			entries = append(entries, process.Entry{
 				ProcessID: x.ProcessID, Command: x.Command, Cwd: x.Cwd, TTY: x.TTY, Background: x.Background,

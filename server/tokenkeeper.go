@@ -1,6 +1,8 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"agentd/command"
@@ -74,4 +76,55 @@ func (t *Tokens) expiry(ms int64) time.Time {
 		return time.Time{}
 	}
 	return t.opt.Clock().Add(time.Duration(ms) * time.Millisecond).UTC().Truncate(time.Second)
+}
+
+// TokenEntry returns what other nodes need to know of a token: its record and the hash of
+// its secret.
+func (t *Tokens) TokenEntry(tokenID string) ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.refresh(); err != nil {
+		return nil, err
+	}
+	kept, ok := t.byID[tokenID]
+	if !ok {
+		return nil, fmt.Errorf("server: there is no token %s", tokenID)
+	}
+	kept.LastUsedAt = time.Time{}
+	return json.Marshal(kept)
+}
+
+// TakeTokens takes over what other nodes know of tokens. Of two records the one with more
+// changes holds; a token that either side revoked is revoked.
+func (t *Tokens) TakeTokens(entries [][]byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.refresh(); err != nil {
+		return err
+	}
+	news := map[string]storedToken{}
+	for _, e := range entries {
+		var theirs storedToken
+		if err := json.Unmarshal(e, &theirs); err != nil {
+			return fmt.Errorf("server: tokens of other nodes: %w", err)
+		}
+		ours, known := t.byID[theirs.ID]
+		if known && ours.Version >= theirs.Version {
+			continue
+		}
+		theirs.LastUsedAt = ours.LastUsedAt
+		if theirs.RevokedAt.IsZero() {
+			theirs.RevokedAt = ours.RevokedAt
+		}
+		news[theirs.ID] = theirs
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	return t.update(func(all map[string]storedToken) error {
+		for id, kept := range news {
+			all[id] = kept
+		}
+		return nil
+	})
 }

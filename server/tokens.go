@@ -44,6 +44,8 @@ func (t *Token) Active(now time.Time) bool {
 type storedToken struct {
 	Token
 	Hash string `json:"sha256"`
+	// Version counts the changes, so that of two nodes' records the newer one is known.
+	Version int64 `json:"version,omitempty"`
 }
 
 // TokensOptions configure [Tokens].
@@ -206,6 +208,7 @@ func (t *Tokens) Rotate(idOrName string, expires time.Time) (Token, string, erro
 		if !expires.IsZero() {
 			kept.ExpiresAt = expires.UTC()
 		}
+		kept.Version++
 		rotated, all[kept.ID] = kept, kept
 		return nil
 	})
@@ -274,6 +277,7 @@ func (t *Tokens) Revoke(idOrName string) error {
 			found = true
 			if kept.RevokedAt.IsZero() {
 				kept.RevokedAt = t.opt.Clock().UTC().Truncate(time.Second)
+				kept.Version++
 				all[id] = kept
 			}
 		}

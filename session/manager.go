@@ -157,6 +157,10 @@ func New(opt Options) *Manager {
 	m.journal = newJournal(opt.Store, m.batchPublished)
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
+	if m.shared != nil {
+		m.topics.begins = m.shared.Awaited
+		m.shared.Await(func() bool { return m.topics.followed.Load() > 0 })
+	}
 	m.opened = m.Now()
 	m.accounts.keep = 1 << 14
 	m.SetQuotas(opt.Quotas)

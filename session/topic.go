@@ -25,7 +25,9 @@ type topics struct {
 	closed atomic.Bool
 	// followed counts subscriptions and feeds: mostly there are none.
 	followed atomic.Int64
-	bell     chan struct{} // capacity 1
+	// begins is called when someone begins to follow.
+	begins func()
+	bell   chan struct{} // capacity 1
 
 	mu   sync.Mutex
 	byID map[string]*topic
@@ -57,6 +59,7 @@ type end struct {
 func (ts *topics) init(keep int) {
 	ts.keep, ts.byID, ts.feeds = keep, map[string]*topic{}, map[*Feed]struct{}{}
 	ts.bell = make(chan struct{}, 1)
+	ts.begins = func() {}
 }
 
 // publish records what became durable and has the subscribers woken. Nothing is
@@ -159,6 +162,7 @@ func (ts *topics) addFeed(f *Feed) {
 	defer ts.mu.Unlock()
 	ts.feeds[f] = struct{}{}
 	ts.followed.Add(1)
+	ts.begins()
 }
 
 // removeFeed is false if that was done before.
@@ -213,6 +217,7 @@ func (ts *topics) subscribe(id string, s *Subscription) *topic {
 	t.subs[s] = struct{}{}
 	t.members.Unlock()
 	ts.followed.Add(1)
+	ts.begins()
 	return t
 }
 

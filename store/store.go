@@ -339,6 +339,11 @@ type Shared interface {
 	// that lapsed the number is another one: what the node owned before may have been
 	// taken in between.
 	Term() (n uint64, held bool)
+	// Await says how to find out whether anyone here waits for what [Store.Follow] yields;
+	// while no one does, it may be late by half a second. Awaited says that someone begins
+	// to.
+	Await(awaited func() bool)
+	Awaited()
 	// Owned returns the sessions with such an entry that this node owns, also by a claim
 	// of an earlier process of its name.
 	Owned(ctx context.Context, kind string) ([]string, error)

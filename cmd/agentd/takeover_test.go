@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"agentd/client"
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 	"agentd/internal/pgtest"
 )
 
@@ -205,4 +208,90 @@ func TestHostPolicyReachesAllNodes(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// TestTokensReachAllNodes: a token that one node makes lets its holder in on the others, also
+// on one that starts later, and one that is revoked doesn't.
+func TestTokensReachAllNodes(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	a, b := f.node(f.dir()), f.node(f.dir())
+	made, err := client.Call[command.NewTokenResult](t.Context(), a.client(), &command.CreateToken{Name: "laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admits := func(p *process, want bool) {
+		t.Helper()
+		c, err := client.New(p.url, &client.Options{Token: made.Token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for t.Context().Err() == nil {
+			var res json.RawMessage
+			if err := c.Do(t.Context(), &command.ListSessions{}, &res); (err == nil) == want {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	admits(b, true)
+	later := f.node(f.dir())
+	admits(later, true)
+	if _, err := client.Call[command.TokenRecord](t.Context(), b.client(), &command.RevokeToken{TokenID: made.TokenID}); err != nil {
+		t.Fatal(err)
+	}
+	admits(a, false)
+	admits(later, false)
+}
+
+// TestAdvertisedAddress: a node that listens on all addresses is reached by the others where
+// it says, and knows itself by that name.
+func TestAdvertisedAddress(t *testing.T) {
+	name, err := os.Hostname()
+	if err == nil {
+		_, err = net.DefaultResolver.LookupHost(t.Context(), name)
+	}
+	if err != nil {
+		t.Skipf("skipped: this machine's name leads nowhere: %v", err)
+	}
+	f := newFleet(t, "1h", slow).quick()
+	a := f.node(f.dir(), "--listen", "0.0.0.0:0", "--insecure")
+	b := f.node(f.dir(), "--listen", "0.0.0.0:0", "--insecure")
+	for _, p := range []*process{a, b} {
+		at, err := url.Parse(p.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.url = "http://127.0.0.1:" + at.Port()
+	}
+	r := a.submit("hello")
+	a.completed(r)
+	var second command.SubmitTurnResult
+	if err := b.client().Do(t.Context(), &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"again"`)}, &second); err != nil {
+		t.Fatalf("through the other node: %v", err)
+	}
+	b.completed(&second)
+}
+
+// TestFrozenOwner: a command for a session whose node is frozen fails when that node's lease
+// ends, and not when the client loses patience; tried again it is carried out here.
+func TestFrozenOwner(t *testing.T) {
+	f := newFleet(t, "1s", slow).quick()
+	a, b := f.node(f.dir()), f.node(f.dir())
+	r := a.submit("hello")
+	a.completed(r)
+	a.signal(syscall.SIGSTOP)
+	defer a.signal(syscall.SIGCONT)
+	var next command.SubmitTurnResult
+	params := &command.SubmitTurn{SessionID: r.SessionID, TurnID: "turn_again", Input: event.Raw(`"again"`)}
+	for {
+		err := b.client().Do(t.Context(), params, &next)
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.Unavailable {
+			t.Fatal(err)
+		}
+	}
+	b.completed(&next)
 }

@@ -211,8 +211,23 @@ func (f *follower) emit(hints []store.Appended) error {
 	return nil
 }
 
-// await returns when another node has notified, or after the poll interval.
+// gather is how long a follower lets hints gather before it looks, so that many appends of
+// other nodes cost one look.
+const gather = 5 * time.Millisecond
+
+// await returns when another node has notified, or after the poll interval. While nobody
+// follows a session on this node a look in that interval is soon enough, and costs the
+// same however much others append.
 func (f *follower) await(ctx context.Context) error {
+	if !f.s.isAwaited() {
+		select {
+		case <-ctx.Done():
+		case <-f.s.awaitedNow:
+		case <-time.After(f.s.opts.PollInterval):
+		}
+		f.drain()
+		return nil
+	}
 	wait, cancel := context.WithTimeout(ctx, f.s.opts.PollInterval)
 	defer cancel()
 	for {
@@ -221,6 +236,10 @@ func (f *follower) await(ctx context.Context) error {
 		case err == nil && n.Payload == f.s.opts.NodeID:
 			continue
 		case err == nil:
+			select {
+			case <-ctx.Done():
+			case <-time.After(gather):
+			}
 			f.drain()
 			return nil
 		case wait.Err() != nil && !f.conn.IsClosed():
@@ -240,4 +259,20 @@ func (f *follower) drain() {
 			return
 		}
 	}
+}
+
+// Await implements [store.Shared].
+func (s *Store) Await(awaited func() bool) { s.awaited.Store(&awaited) }
+
+// Awaited implements [store.Shared].
+func (s *Store) Awaited() {
+	select {
+	case s.awaitedNow <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) isAwaited() bool {
+	awaited := s.awaited.Load()
+	return awaited == nil || (*awaited)()
 }

@@ -50,6 +50,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,6 +114,9 @@ type Store struct {
 	start       position
 	keeper      *keeper
 	lease       lease
+	// awaited says whether anyone waits for hints; awaitedNow that someone begins to.
+	awaited    atomic.Pointer[func() bool]
+	awaitedNow chan struct{}
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -145,6 +149,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		incarnation: rand.Text(),
 		location:    locationOf(config.ConnConfig),
 		conn:        config.ConnConfig.Copy(),
+		awaitedNow:  make(chan struct{}, 1),
 	}
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
