@@ -67,8 +67,8 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 		remove_queued_turn report_job_item report_peer_push resize_process resolve_permission respond_action respond_actions
 		resume_schedule resume_subagent resume_task resume_thread retry_job_item retry_task revoke_token rollback_thread
 		rotate_token run_retention search send_channel_message send_subagent_input set_peer_push set_policy set_quotas
-		settle_peer_task spawn_subagent start_benchmark_trial start_job start_replay start_task submit_turn terminate_process
-		test_policy unlink_tasks update_peer_task update_session update_task update_thread usage wait_subagents
+		settle_peer_task spawn_subagent start_benchmark_trial start_job start_replay start_task submit_turn suggest_policy terminate_process
+		test_policy test_reviewer unlink_tasks update_peer_task update_session update_task update_thread usage wait_subagents
 		write_process_stdin`)
 	if !slices.Equal(have, want) {
 		t.Errorf("available: %v\nwant: %v", have, want)
@@ -186,7 +186,7 @@ var beyond = []string{
 	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
 	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas", "report_job_item", "record_review",
 	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "start_replay", "get_replay", "cancel_replay",
-	"list_project_rules", "forget_project_rule",
+	"list_project_rules", "forget_project_rule", "suggest_policy", "test_reviewer",
 }
 
 func TestCatalogueIsTheContracts(t *testing.T) {

@@ -39,6 +39,20 @@ func permissionDefs() []Def {
 			Example: `{"rules":[{"decision":"deny","tool":"shell","match":"git push *"}],"limit":20}`,
 		},
 		{
+			Name: "suggest_policy", Noun: "permission", Form: formOf[SuggestPolicy, SuggestPolicyResult](),
+			Scope: RoleObserver, Available: true, Since: "0.2",
+			Means:   "Suggests rules that would have saved most questions, from past decisions.",
+			Doc:     "Nothing is written. A rule is suggested only if it allows nothing that was denied, by a person or by the policy. The counts are those of the recorded decisions.",
+			Example: `{"workspace":"/srv/project","limit":5}`,
+		},
+		{
+			Name: "test_reviewer", Noun: "permission", Form: formOf[TestReviewer, TestReviewerResult](),
+			Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Runs a reviewer over recorded questions and compares it with the people who answered.",
+			Doc:     "The model is asked about each question that a reviewer could answer, which costs; nothing else runs, and nothing is written. It works without a configured reviewer if a model is named.",
+			Example: `{"model":"local/small","limit":20}`,
+		},
+		{
 			Name: "list_project_rules", Noun: "permission", Form: formOf[ListProjectRules, ListProjectRulesResult](),
 			Scope: RoleObserver, Available: true, Since: "0.2",
 			Means:   "Lists the rules that people kept for projects by answering actions.",

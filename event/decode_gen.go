@@ -3165,13 +3165,15 @@ func (p *PermissionReviewed) decodeField(s *scanner, key []byte) (bit uint64, ok
 	case "modelRequestId":
 		return 1 << 5, s.text(&p.ModelRequestID)
 	case "errorCategory":
-		return 1 << 6, s.enum(&p.ErrorCategory, "timeout budget malformed model interrupted unavailable too_large")
+		return 1 << 6, s.enum(&p.ErrorCategory, "timeout budget malformed model unavailable too_large")
 	case "usage":
 		return 1 << 7, decodePointer(s, &p.Usage)
+	case "costUSD":
+		return 1 << 8, decodeScalar(s, &p.CostUSD, (*scanner).float)
 	case "durationMs":
-		return 1 << 8, s.int(&p.DurationMs)
+		return 1 << 9, s.int(&p.DurationMs)
 	case "inputHash":
-		return 1 << 9, s.text(&p.InputHash)
+		return 1 << 10, s.text(&p.InputHash)
 	}
 	return 0, false
 }

@@ -4601,6 +4601,9 @@ func (p *PermissionReviewed) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"modelRequestId":`, p.ModelRequestID)
 	dst = appendSetString(dst, `,"errorCategory":`, p.ErrorCategory)
 	dst = appendSetObject(dst, `,"usage":`, p.Usage)
+	if p.CostUSD != nil {
+		dst = appendFloat(append(dst, `,"costUSD":`...), *p.CostUSD)
+	}
 	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
 	dst = appendSetString(dst, `,"inputHash":`, p.InputHash)
 	return append(dst, '}')
@@ -4622,12 +4625,17 @@ func (p *PermissionReviewed) check() error {
 		return missingField("reason")
 	}
 	switch p.ErrorCategory {
-	case "", "timeout", "budget", "malformed", "model", "interrupted", "unavailable", "too_large":
+	case "", "timeout", "budget", "malformed", "model", "unavailable", "too_large":
 	default:
-		return notOneOf("errorCategory", p.ErrorCategory, "timeout budget malformed model interrupted unavailable too_large")
+		return notOneOf("errorCategory", p.ErrorCategory, "timeout budget malformed model unavailable too_large")
 	}
 	if err := checkObject("usage", p.Usage); err != nil {
 		return err
+	}
+	if p.CostUSD != nil {
+		if err := checkFloat("costUSD", *p.CostUSD); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -100,6 +100,8 @@ func sayPermission(e *event.Event) (string, bool) {
 			says += "; it can destroy something"
 		}
 		return says + ".", true
+	case *event.PermissionReviewed:
+		return sayReview(p), true
 	case *event.PermissionRequested:
 		return fmt.Sprintf("A %s was asked%s.", cmp.Or(p.AskedOf, "human"), becauseClause(p.Reason)), false
 	case *event.PermissionResolved:
@@ -389,10 +391,28 @@ func colon(s string) string {
 }
 
 func inScope(scope string) string {
-	if scope == "session" {
+	switch scope {
+	case "session":
 		return " for the whole session"
+	case "project":
+		return " for the project"
 	}
 	return ""
+}
+
+// sayReview says what a reviewer made of a call.
+func sayReview(p *event.PermissionReviewed) string {
+	who := "The reviewer"
+	if p.Model != "" {
+		who += " " + p.Provider + "/" + p.Model
+	}
+	switch p.Verdict {
+	case "allow":
+		return who + " would let it run" + becauseClause(p.Reason) + "."
+	case "ask":
+		return who + " left it to a person" + becauseClause(p.Reason) + "."
+	}
+	return who + " gave no verdict" + becauseClause(p.Reason) + "; that leaves it to a person."
 }
 
 func plural[N int | int64](n N) string {

@@ -31,6 +31,8 @@ func (l *Loop) Register(t *command.Table) {
 	command.Handle(t, l.rollbackThread)
 	command.Handle(t, l.getDiff)
 	command.Handle(t, l.testPolicy)
+	command.Handle(t, l.suggestPolicy)
+	command.Handle(t, l.testReviewer)
 	command.Handle(t, l.listModels)
 }
 

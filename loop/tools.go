@@ -81,6 +81,9 @@ func (l *Loop) runTools(k key, e RunTools) error {
 		if err := r.consultHooks(ctx); err != nil {
 			return err
 		}
+		if err := r.consultReviewer(ctx); err != nil {
+			return err
+		}
 	}
 	if err := l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
 		for _, r := range runs {

@@ -27,6 +27,10 @@ type Permission struct {
 	// Resolved has the number of answered requests by word.
 	Resolved map[string]int64 `json:"resolved,omitempty"`
 
+	// Reviewed has the number of reviews by verdict, ReviewCostUSD what they cost.
+	Reviewed      map[string]int64 `json:"reviewed,omitempty"`
+	ReviewCostUSD float64          `json:"reviewCostUSD,omitempty"`
+
 	// Sandbox is the boundary that was applied last, in whatever thread.
 	Sandbox *AppliedSandbox `json:"sandbox,omitempty"`
 	// Violations holds the last hits of a boundary; ViolationCount counts all.
@@ -168,6 +172,10 @@ type Review struct {
 // permissionReviewed notes the verdict about a call; the decision that follows rests on
 // it.
 func (f *fold) permissionReviewed(p *event.PermissionReviewed) {
+	f.s.Permission.Reviewed = addCount(f.s.Permission.Reviewed, p.Verdict, 1)
+	if p.CostUSD != nil && *p.CostUSD > 0 {
+		f.s.Permission.ReviewCostUSD += *p.CostUSD
+	}
 	if c := f.toolCall(p.ToolName); c != nil {
 		c.Review = &Review{Verdict: p.Verdict, Reason: p.Reason, Model: p.Provider + "/" + p.Model, InputHash: p.InputHash}
 	}

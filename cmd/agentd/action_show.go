@@ -79,7 +79,7 @@ func actionLines(x *action, whole event.Raw, k terminal.Ink) []string {
 	}
 	q := &turntext.Question{ID: x.ActionID, Required: &event.ActionRequired{
 		ActionType: x.ActionType, Prompt: x.Prompt, Schema: x.Schema, Decisions: x.Decisions, ToolName: x.ToolName, SafeArgs: whole,
-		Reason: x.Reason, RuleRefs: x.RuleRefs, ExpiresAt: x.ExpiresAt,
+		Reason: x.Reason, RuleRefs: x.RuleRefs, ExpiresAt: x.ExpiresAt, KeepRules: x.KeepRules, KeepFor: x.KeepFor,
 	}}
 	out = append(append(out, ""), q.Panel(k, turntext.MaxText)...)
 	if toolkind.Of(x.ToolName) == toolkind.RequestInput {
@@ -102,5 +102,9 @@ func answers(q *turntext.Question) []string {
 	case q.IsInput():
 		return []string{approve + " --input VALUE", deny + " --cancel"}
 	}
-	return []string{approve, approve + " --scope session", deny + " --reason \"why\""}
+	out := []string{approve, approve + " --scope session"}
+	if len(q.Required.KeepRules) > 0 {
+		out = append(out, approve+" --scope project")
+	}
+	return append(out, deny+" --reason \"why\"")
 }

@@ -18,15 +18,18 @@ import (
 
 // action is what the program shows of an action's record.
 type action struct {
-	ActionID   string    `json:"actionId"`
-	SessionID  string    `json:"sessionId"`
-	Status     string    `json:"status"`
-	ActionType string    `json:"actionType"`
-	Prompt     string    `json:"prompt"`
-	ToolName   string    `json:"toolName"`
-	Decisions  []string  `json:"decisions"`
-	Decision   string    `json:"decision"`
-	CreatedAt  time.Time `json:"createdAt"`
+	ActionID   string   `json:"actionId"`
+	SessionID  string   `json:"sessionId"`
+	Status     string   `json:"status"`
+	ActionType string   `json:"actionType"`
+	Prompt     string   `json:"prompt"`
+	ToolName   string   `json:"toolName"`
+	Decisions  []string `json:"decisions"`
+	Decision   string   `json:"decision"`
+	// KeepRules are what an answer for the project would keep, KeepFor is that project.
+	KeepRules []event.PolicyRule `json:"keepRules"`
+	KeepFor   string             `json:"keepFor"`
+	CreatedAt time.Time          `json:"createdAt"`
 	// SubagentID and SubagentRole are those of the child that asks, if one does.
 	SubagentID   string `json:"subagentId"`
 	SubagentRole string `json:"subagentRole"`
@@ -156,7 +159,7 @@ Exit codes: 0 answered, 1 one or more failed, 2 usage.`,
 	cmd.Flags().StringVar(&mode, "mode", "", "the permission mode that a plan is carried out in")
 	cmd.Flags().StringVar(&credential, "credential", "", "the reference of a credential: env:NAME or file:/path")
 	cmd.Flags().StringVar(&input, "input", "", "the input that was asked for: JSON or a text")
-	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session")
+	cmd.Flags().StringVar(&p.Scope, "scope", "", "how far an allow reaches: once, session, project")
 	cmd.Flags().DurationVar(&holds, "for", 0, "how long an allow for the session lasts: 30m, 8h")
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for the record")
 	return a.withDataFlags(cmd)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,8 +26,8 @@ import (
 func (a *app) policyCommand() *cobra.Command {
 	return parent("policy", "Show the permission policy, and try another one",
 		"Shows the permission policy, and tries another one on past decisions.\n\nExit codes: those of its commands.",
-		"  agentd policy show\n  agentd policy test new-policy.yaml\n  agentd policy accept",
-		a.policyShowCommand(), a.policyTestCommand(), a.policyAcceptCommand())
+		"  agentd policy show\n  agentd policy test new-policy.yaml\n  agentd policy suggest",
+		a.policyShowCommand(), a.policyTestCommand(), a.policySuggestCommand(), a.policyRulesCommand(), a.policyForgetCommand(), a.policyAcceptCommand())
 }
 
 func (a *app) policyAcceptCommand() *cobra.Command {
@@ -138,9 +139,12 @@ func originOf(r *event.PolicyRule) string {
 
 func (a *app) policyTestCommand() *cobra.Command {
 	var session string
+	var reviewer bool
+	review := &command.TestReviewer{}
+	limit := 100
 	cmd := &cobra.Command{
-		Use:   "test FILE",
-		Short: "Try a new policy on past decisions",
+		Use:   "test [FILE]",
+		Short: "Try a new policy, or a reviewer, on past decisions",
 		Long: `Applies a policy to the recorded decisions and shows which would be
 different. Nothing runs and nothing is changed.
 
@@ -151,10 +155,26 @@ then, and the sandbox is assumed to have been in force unless the facts say
 otherwise. Calls whose arguments were too large to be kept in the fact can't be
 decided again and are counted. With --json the answer is that of test_policy.
 
+With --reviewer a model is tried as a reviewer instead: it is asked about the recorded
+questions that people answered, and you see how many it would have saved and where it
+disagrees with them. That costs as much as the requests do. The model is the one of
+permissions.reviewer, or that of --model. With --json the answer is that of
+test_reviewer.
+
 Exit codes: 0 done, 1 failed, 2 usage.`,
-		Example: "  agentd policy test new-policy.yaml\n  agentd policy test --session sess_01 --json new-policy.yaml",
-		Args:    args(cobra.ExactArgs(1)),
+		Example: "  agentd policy test new-policy.yaml\n  agentd policy test --session sess_01 --json new-policy.yaml\n  agentd policy test --reviewer --model local/small --limit 20",
+		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if reviewer {
+				if len(given) > 0 {
+					return &exitError{exitUsage, fmt.Errorf("--reviewer tries a model on past decisions and takes no file, but %q was given", given[0])}
+				}
+				review.SessionID, review.Limit = session, &limit
+				return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.testReviewer(cmd.Context(), f, review) })
+			}
+			if len(given) == 0 {
+				return &exitError{exitUsage, errors.New("name the file with the policy, or use --reviewer to try a reviewer")}
+			}
 			policy, err := readPolicy(given[0])
 			if err != nil {
 				return &exitError{exitUsage, err}
@@ -163,6 +183,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only the decisions of this session")
+	cmd.Flags().BoolVar(&reviewer, "reviewer", false, "try a reviewer instead of a policy; this asks a model")
+	cmd.Flags().StringVar(&review.Model, "model", "", "with --reviewer: the model, as provider/model; default that of permissions.reviewer")
+	cmd.Flags().IntVar(&limit, "limit", limit, "with --reviewer: how many questions the model is asked about")
 	return a.withDataFlags(cmd)
 }
 

@@ -87,6 +87,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 		return nil, err
 	}
 	wireSandbox(c, o, hidden)
+	o.Reviewer = wireReviewer(c)
 	if err := wireHooks(c, o); err != nil {
 		return nil, err
 	}
@@ -269,6 +270,18 @@ func hostPolicy(c *config.Config) (loop.HostPolicy, error) {
 		return loop.HostPolicy{}, &exitError{exitUsage, fmt.Errorf("permissions.rules: %w", err)}
 	}
 	return loop.HostPolicy{Mode: c.Permissions.Mode, DefaultMode: !c.ModeChosen(), Rules: rules}, nil
+}
+
+// wireReviewer is the reviewer that the configuration asks for, if it does.
+func wireReviewer(c *config.Config) *loop.Reviewer {
+	r := c.Permissions.Reviewer
+	if r.Model == "" {
+		return nil
+	}
+	return &loop.Reviewer{
+		Model: r.Model, Timeout: time.Duration(r.Timeout), SessionCostUSD: r.SessionCostUSD,
+		ReviewBounds: permission.ReviewBounds{Destructive: r.Destructive, Outside: r.Outside},
+	}
 }
 
 // parseWorkspaceRules reads the rules that a workspace brings along.

@@ -26,6 +26,14 @@ func projectRules(t *testing.T, do Do) {
 	if len(answered.KeptRules) != 1 {
 		t.Fatalf("kept %+v", answered.KeptRules)
 	}
+	do("suggest_policy", `{"sessionId":"sess_kept","limit":3}`)
+	var models struct {
+		Models []struct{ Provider, Model string }
+	}
+	if err := json.Unmarshal(do("list_models", `{}`), &models); err != nil || len(models.Models) == 0 {
+		t.Fatalf("no models: %v", err)
+	}
+	do("test_reviewer", fmt.Sprintf(`{"sessionId":"sess_kept","model":%q,"limit":1}`, models.Models[0].Provider+"/"+models.Models[0].Model))
 	do("list_project_rules", fmt.Sprintf(`{"workspace":%q,"limit":1}`, answered.KeptRules[0].Workspace))
 	do("forget_project_rule", fmt.Sprintf(`{"ruleId":%q,"reason":"it was a tour"}`, answered.KeptRules[0].RuleID))
 }

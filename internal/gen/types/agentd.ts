@@ -2143,8 +2143,10 @@ export interface PermissionReviewed {
   model?: string;
   modelRequestId?: string;
   /** ErrorCategory says of what kind a failure was. */
-  errorCategory?: "timeout" | "budget" | "malformed" | "model" | "interrupted" | "unavailable" | "too_large";
+  errorCategory?: "timeout" | "budget" | "malformed" | "model" | "unavailable" | "too_large";
   usage?: Usage;
+  /** CostUSD is what the review cost; absent where no price is known. */
+  costUSD?: number;
   durationMs: number;
   /** InputHash is the hash of the input that was judged. */
   inputHash?: string;

@@ -1229,6 +1229,26 @@ export interface TestPolicyParams {
   limit?: number;
 }
 
+/** Looks for rules that would have saved questions. Nothing is written. */
+export interface SuggestPolicyParams {
+  /** sessionId restricts it to one session; else it is about all that the caller may see, the newest first. */
+  sessionId?: string;
+  /** Workspace restricts it to the sessions of one project, a folder. */
+  workspace?: string;
+  /** The most rules that are suggested, 0 to 100; default 10. */
+  limit?: number;
+}
+
+/** Runs a reviewer over recorded questions and compares it with the people who answered. It asks a model, which costs; nothing else runs, and nothing is written. */
+export interface TestReviewerParams {
+  /** Model of the reviewer, as provider/model; the configured reviewer's if absent. */
+  model?: string;
+  /** sessionId restricts it to one session; else it is about all that the caller may see, the newest first. */
+  sessionId?: string;
+  /** The most questions that the model is asked about, 0 to 1000; default 100. */
+  limit?: number;
+}
+
 /** Lists the rules that were kept for projects. */
 export interface ListProjectRulesParams {
   /** The most that is returned; 0 means 100. */
@@ -6143,6 +6163,84 @@ export interface PolicyChange {
   reason: string;
 }
 
+/** What was found. */
+export interface SuggestPolicyResult {
+  /** The rules, those that save most first. */
+  suggestions: PolicySuggestion[];
+  /** Questions counts the recorded questions that today's policy would ask again. */
+  questions: number;
+  /** Saved counts those that the rules together would have saved. */
+  saved: number;
+  /** Denied counts the recorded calls that were denied, by people or by the policy. None of the rules allows one of them. */
+  denied: number;
+  /** Unknown counts the questions of which the facts don't have the arguments. */
+  unknown: number;
+  /** Sessions counts the sessions that were looked at. */
+  sessions: number;
+  /** Truncated says that there are more decisions than were looked at; restrict it to a session. */
+  truncated?: boolean;
+}
+
+/** A rule that would have saved questions. */
+export interface PolicySuggestion {
+  /** Rule as a policy would have it. */
+  rule: PolicyRule;
+  /** Saves counts the questions that the rule has a part in saving. */
+  saves: number;
+  /** Sessions counts the sessions that they were asked in. */
+  sessions: number;
+  /** Some of the calls. */
+  examples: string[];
+}
+
+/** Compares a reviewer with people. */
+export interface TestReviewerResult {
+  /** Model that was asked, as provider/model. */
+  model: string;
+  /** Questions counts the recorded questions that a person answered. */
+  questions: number;
+  /** notReviewable counts those that stay with the person whatever a reviewer says. */
+  notReviewable: number;
+  /** Reviewed counts those that the model was asked about. */
+  reviewed: number;
+  /** Saved counts those that it would have answered: it allows what the person allowed. */
+  saved: number;
+  /** Failed counts those that it gave no usable verdict about; the person would be asked. */
+  failed: number;
+  /** disagreedCount counts the disagreements. */
+  disagreedCount: number;
+  /** Where it allows what a person denied, first, and where it would ask about what a person allowed; at most 100. */
+  disagreed: ReviewDisagreement[];
+  /** What the test cost; absent if a price is unknown. */
+  costUSD?: number;
+  /** Unknown counts the questions of which the facts don't have the arguments. */
+  unknown: number;
+  /** Sessions counts the sessions that were looked at. */
+  sessions: number;
+  /** Truncated says that there are more questions than were looked at. */
+  truncated?: boolean;
+}
+
+/** A question that a reviewer and a person answered differently. */
+export interface ReviewDisagreement {
+  /** sessionId of the call. */
+  sessionId: string;
+  /** Sequence of the recorded decision. */
+  sequence: number;
+  /** toolCallId of the call. */
+  toolCallId: string;
+  /** toolName of the tool. */
+  toolName: string;
+  /** Args of the call as recorded, if they are short. */
+  args?: Json;
+  /** What the person answered. */
+  person: "allow" | "deny";
+  /** What the reviewer says. */
+  reviewer: "allow" | "ask";
+  /** The reviewer's. */
+  reason: string;
+}
+
 /** A page of rules. */
 export interface ListProjectRulesResult {
   /** Rules of this page. */
@@ -7527,6 +7625,10 @@ export interface Commands {
   set_policy: { params: SetPolicyParams; result: PolicyResult };
   /** Decides past tool calls again under another policy, and says what would change. */
   test_policy: { params: TestPolicyParams; result: TestPolicyResult };
+  /** Suggests rules that would have saved most questions, from past decisions. */
+  suggest_policy: { params: SuggestPolicyParams; result: SuggestPolicyResult };
+  /** Runs a reviewer over recorded questions and compares it with the people who answered. */
+  test_reviewer: { params: TestReviewerParams; result: TestReviewerResult };
   /** Lists the rules that people kept for projects by answering actions. */
   list_project_rules: { params: ListProjectRulesParams; result: ListProjectRulesResult };
   /** Removes a rule that was kept for a project. */

@@ -47,8 +47,9 @@ type Config struct {
 	Routing     Routing    `json:"routing"`
 	Budget      Budget     `json:"budget"`
 	Permissions struct {
-		Mode  string `json:"mode"`
-		Rules []Rule `json:"rules"`
+		Mode     string   `json:"mode"`
+		Rules    []Rule   `json:"rules"`
+		Reviewer Reviewer `json:"reviewer"`
 	} `json:"permissions"`
 	Hooks     []Hook  `json:"hooks"`
 	Sandbox   Sandbox `json:"sandbox"`
@@ -204,6 +205,18 @@ type Outputs struct {
 	InlineBytes  int64 `json:"inlineBytes"`
 	PreviewBytes int64 `json:"previewBytes"`
 	ExpireAfter  Span  `json:"expireAfter"`
+}
+
+// Reviewer is a model that is asked about calls before a person is.
+type Reviewer struct {
+	// Model is provider/model; empty is no reviewer.
+	Model   string `json:"model"`
+	Timeout Span   `json:"timeout"`
+	// SessionCostUSD bounds the reviews of a session.
+	SessionCostUSD float64 `json:"sessionCostUSD"`
+	// Destructive and Outside widen what it may allow.
+	Destructive bool `json:"destructive"`
+	Outside     bool `json:"outside"`
 }
 
 // MCP is an MCP server.
@@ -403,6 +416,7 @@ func (c *Config) checkProviders(add reporter) {
 		}
 	}
 	check("routing.default", c.Routing.Default)
+	check("permissions.reviewer.model", c.Permissions.Reviewer.Model)
 	for i, name := range c.Routing.Fallback {
 		check(fmt.Sprintf("routing.fallback[%d]", i), name)
 	}

@@ -44,11 +44,39 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 	if p.Destructive {
 		line += "  " + k.Paint(terminal.Red, "destructive")
 	}
-	out := []string{line}
-	for _, text := range q.wanted() {
+	out := append([]string{line}, q.wantedLines(k, cols)...)
+	out = append(out, q.Reasons(k, cols)...)
+	return append(out, q.keepLines(k, cols)...)
+}
+
+// wantedLines show what would be done: a change of a file as a diff, with colours.
+func (q *Question) wantedLines(k terminal.Ink, cols int) []string {
+	var out []string
+	for i, text := range q.wanted() {
+		if i > 0 && q.changesFile() {
+			out = append(out, diffExcerpt(k, text, maxAsked, cols)...)
+			continue
+		}
 		out = append(out, excerpt(k, text, maxAsked, cols)...)
 	}
-	return append(out, q.Reasons(k, cols)...)
+	return out
+}
+
+func (q *Question) changesFile() bool {
+	kind := toolkind.Of(q.Required.ToolName)
+	return kind == toolkind.WriteFile || kind == toolkind.EditFile
+}
+
+// keepLines say what an answer for the project would keep, before it is written.
+func (q *Question) keepLines(k terminal.Ink, cols int) []string {
+	var out []string
+	for i := range q.Required.KeepRules {
+		r := &q.Required.KeepRules[i]
+		for _, line := range terminal.Wrap("[p] keeps: "+terminal.Plain(r.Decision+" "+r.Tool+" "+r.Match)+", in "+terminal.Plain(q.Required.KeepFor), cols-2) {
+			out = append(out, "  "+k.Paint(terminal.Dim, line))
+		}
+	}
+	return out
 }
 
 // maxAsked is how many lines of a call are shown before it is allowed.
@@ -62,7 +90,7 @@ func (q *Question) wanted() []string {
 	case toolkind.WriteFile:
 		return []string{args.Path, prefixed("+ ", args.Content)}
 	case toolkind.EditFile:
-		return []string{args.Path, prefixed("- ", args.Old), prefixed("+ ", args.New)}
+		return []string{args.Path, editDiff(args.Old, args.New)}
 	case toolkind.Shell:
 		return []string{args.Command}
 	default:
@@ -113,10 +141,15 @@ func (q *Question) Prompt() string {
 	switch {
 	case q.IsPlan():
 		return planPrompt
-	case !q.IsInput() && q.Required.OnceOnly:
-		return "[y] once  [n] no, with a reason if you like: "
 	case !q.IsInput():
-		return "[y] once  [a] for this session  [n] no, with a reason if you like: "
+		out := "[y] once  "
+		if !q.Required.OnceOnly {
+			out += "[a] for this session  "
+		}
+		if len(q.Required.KeepRules) > 0 {
+			out += "[p] always in this project  "
+		}
+		return out + "[n] no, with a reason if you like: "
 	case len(q.Choices()) > 0:
 		return "number or value: "
 	case q.wantsText() || len(q.schema()) == 0:
@@ -151,16 +184,29 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 			return r, "this can only be allowed once, because what it runs may change between two calls; answer y or n"
 		}
 		r.Decision, r.Scope = "allow", "session"
+	case "p", "project":
+		if len(q.Required.KeepRules) == 0 {
+			return r, "no rule can be kept for this; " + q.choices()
+		}
+		r.Decision, r.Scope = "allow", "project"
 	case "n", "no":
 		r.Decision, r.Reason = "deny", strings.TrimSpace(reason)
 	default:
-		return r, "answer y, a or n"
+		return r, q.choices()
 	}
 	if reason != "" && r.Decision != "deny" {
 		// A sentence that happens to begin with such a word is no approval.
-		return r, "answer y, a or n"
+		return r, q.choices()
 	}
 	return r, ""
+}
+
+// choices says what can be answered.
+func (q *Question) choices() string {
+	if len(q.Required.KeepRules) > 0 {
+		return "answer y, a, p or n"
+	}
+	return "answer y, a or n"
 }
 
 // Describe says what an answer was.
@@ -172,6 +218,8 @@ func (q *Question) Describe(r *command.RespondAction) string {
 		return "answered: " + terminal.Clip(terminal.Plain(string(r.Payload)), 60)
 	case r.Scope == "session":
 		return "allowed for this session"
+	case r.Scope == "project":
+		return "allowed, and kept for this project"
 	case r.Decision == "allow":
 		return "allowed once"
 	case r.Decision == "deny":
