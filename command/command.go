@@ -82,6 +82,9 @@ type Mutation struct {
 // Key returns the idempotency key.
 func (m *Mutation) Key() string { return m.IdempotencyKey }
 
+// SetKey sets the idempotency key.
+func (m *Mutation) SetKey(key string) { m.IdempotencyKey = key }
+
 // Mutating is implemented by commands that change state.
 type Mutating interface {
 	Params
@@ -125,6 +128,9 @@ type Caller struct {
 	Adapter bool
 	// TraceID, SpanID and TraceState are the caller's trace context, if it sent one.
 	TraceID, SpanID, TraceState string
+	// Workspace is the folder of sessions that the caller opens without naming one;
+	// the runtime's own if empty.
+	Workspace string
 	// Answer has what may wait until the caller was told of the outcome; nil if
 	// nothing may.
 	Answer *Answer

@@ -64,6 +64,11 @@ type Options struct {
 	// Data are the folders that the runtime keeps its own files in. No session may work
 	// in one of them, or above one unless it is a direct child.
 	Data []string
+	// DataInside lets workspaces hold one of them at any depth, as a home folder holds
+	// the user's own. The sandbox covers it, and pins the folders above it where the
+	// kernel has namespaces; without them it can't hide it, as in every workspace that
+	// has the data inside.
+	DataInside bool
 	// Places keeps workspaces and hidden paths by identity. The tools and the vault
 	// should have the same one; default a new one.
 	Places *place.Places

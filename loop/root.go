@@ -22,11 +22,13 @@ type homes struct {
 	// data are the folders that the runtime keeps its own files in, hidden those that
 	// tools must not see.
 	data, hidden []string
+	// inside lets a workspace hold the data at any depth.
+	inside bool
 }
 
 // newHomes resolves the paths once: from then on they are what they are now.
 func newHomes(o *Options) (homes, error) {
-	h := homes{}
+	h := homes{inside: o.DataInside}
 	var err error
 	if h.workspace, err = place.Nearest(o.Workspace); err != nil {
 		return h, fmt.Errorf("loop: the workspace %s: %w", o.Workspace, err)
@@ -57,7 +59,7 @@ func (h *homes) refuse(root string) string {
 		return "its files are the kernel's: reading one may never end; use a folder of ordinary files"
 	}
 	for _, data := range h.data {
-		if filepath.Dir(data) != root && data != root && pathWithin(root, data) {
+		if !h.inside && filepath.Dir(data) != root && data != root && pathWithin(root, data) {
 			return fmt.Sprintf("it contains agentd's data directory %s; use a folder that doesn't, such as a project below it, or move the data with --data to a direct child of the workspace or out of it", data)
 		}
 	}

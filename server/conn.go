@@ -112,6 +112,9 @@ func (cs *conns) hurry() {
 	}
 }
 
+// Connections returns how many connections are open.
+func (s *Server) Connections() int64 { return s.metrics.connections.Load() }
+
 // boundedListener bounds the connections. One over the bound takes the place of the one
 // that has been quiet for longest: opening a connection needs no token, so connections
 // that ask for nothing, or never finish asking, must not keep out those that do. If all of

@@ -142,6 +142,9 @@ func (s *Server) identify(r *http.Request, q *request, public, cookies bool) err
 	}
 	q.login, q.caller = l, l.caller()
 	q.caller.RequestID = q.id
+	if q.caller.Workspace, err = workspaceOf(r.Header); err != nil {
+		return err
+	}
 	q.authorization, q.forwarded = "Bearer "+l.token, r.Header.Get(forwardedHeader) != ""
 	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
 	if q.caller.TraceID != "" {

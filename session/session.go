@@ -21,10 +21,11 @@ func (r *request) createSession(ctx context.Context, p *command.CreateSession) (
 	if sessionID == "" {
 		sessionID = r.m.NewID(event.PrefixSession)
 	}
-	w, err := r.m.resolveWorkspace(p.Workspace)
+	w, err := r.m.resolveWorkspace(r.workspaceOf(p.Workspace))
 	if err != nil {
 		return nil, err
 	}
+	named := p.Workspace != nil
 	resolved := *p
 	resolved.Workspace = w
 	p = &resolved
@@ -35,9 +36,21 @@ func (r *request) createSession(ctx context.Context, p *command.CreateSession) (
 		return &command.CreateSessionResult{SessionID: sessionID, ThreadID: r.emitSessionOpened(tx, p, "")}, nil
 	})
 	if errors.Is(err, errSessionExists) {
+		if !named {
+			p.Workspace = nil
+		}
 		return r.repeatedSession(ctx, sessionID, p)
 	}
 	return res, err
+}
+
+// workspaceOf is the folder that a new session is opened for: what the command names,
+// else where the caller is.
+func (r *request) workspaceOf(named *event.Workspace) *event.Workspace {
+	if named != nil || r.caller.Workspace == "" {
+		return named
+	}
+	return &event.Workspace{Root: r.caller.Workspace}
 }
 
 // resolveWorkspace is where a new session works, as it is stored.
@@ -94,6 +107,9 @@ func (r *request) repeatedSession(ctx context.Context, sessionID string, p *comm
 		if p, ok := e.Payload.(*event.TurnSubmitted); ok && first != nil && first.Title == titleOf(p.Preview) {
 			first.Title = "" // no caller set it: the session was named after its first turn
 		}
+	}
+	if first != nil && p.Workspace == nil && r.caller.Workspace != "" {
+		first.Workspace = nil // the caller named none: wherever it is now, it is the same command
 	}
 	if first == nil || !sameSession(first, r.sessionCreated(p)) {
 		return nil, fault.New(fault.Conflict, "session %s already exists with different parameters; choose another id, or repeat the same parameters", sessionID)

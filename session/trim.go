@@ -336,6 +336,9 @@ func (r *request) repeatedTrimmed(ctx context.Context, sessionID string, p *comm
 		return nil, storeFault(err)
 	}
 	t, was := s.MainThread(), &event.SessionCreated{Title: s.Title, Account: s.Account, Workspace: s.Workspace, PermissionMode: s.PermissionMode, Metadata: s.Metadata}
+	if p.Workspace == nil && r.caller.Workspace != "" {
+		was.Workspace = nil
+	}
 	if t == nil || !sameSession(was, r.sessionCreated(p)) {
 		return nil, fault.New(fault.Conflict, "session %s exists, and its first events were removed by retention: it is unknown whether it was created with the same parameters", sessionID)
 	}

@@ -200,10 +200,11 @@ func repeatedTurn(tx *Tx, p *command.SubmitTurn, sub *event.TurnSubmitted) (*com
 // and its main thread first.
 func (r *request) threadForTurn(tx *Tx, p *command.SubmitTurn, preview string) (*state.Thread, error) {
 	if tx.State.Sequence == 0 {
-		if _, err := r.m.resolveWorkspace(nil); err != nil {
+		w, err := r.m.resolveWorkspace(r.workspaceOf(nil))
+		if err != nil {
 			return nil, err
 		}
-		threadID := r.emitSessionOpened(tx, &command.CreateSession{Title: titleOf(preview)}, p.ThreadID)
+		threadID := r.emitSessionOpened(tx, &command.CreateSession{Title: titleOf(preview), Workspace: w}, p.ThreadID)
 		return &state.Thread{ThreadID: threadID, Role: "main"}, nil
 	}
 	if p.ThreadID == "" {

@@ -24,13 +24,16 @@ const (
 type Main struct {
 	// Version of the build; "devel" if empty.
 	Version string
+	// Program is the name that the program was started by, under which it starts the
+	// user's server in the background. If empty, none is started.
+	Program string
 }
 
 // Run carries out one command line and returns the exit code. It changes nothing
 // of the process but what the command asks for, so tests may call it beside each
 // other. When ctx ends the command stops as on SIGTERM.
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	a := &app{version: m.Version, in: stdin, out: stdout, err: stderr, env: envMap(env)}
+	a := &app{version: m.Version, program: m.Program, in: stdin, out: stdout, err: stderr, env: envMap(env)}
 	a.jsonErrors = slices.Contains(args, "--json")
 	a.completing = len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
 	if a.version == "" {
@@ -48,6 +51,7 @@ func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, 
 // app is what all commands of one run share.
 type app struct {
 	version string
+	program string
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer

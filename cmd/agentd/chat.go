@@ -21,6 +21,8 @@ type chatFlags struct {
 	last         bool
 	plain        bool
 	screenReader bool
+	// here is the folder in the project that turns begin in.
+	here string
 }
 
 func (a *app) chatCommand() *cobra.Command {
@@ -42,9 +44,10 @@ With --plain, --screen-reader, AGENTD_SCREEN_READER=1, TERM=dumb or in a pipe
 nothing is drawn: lines are read and lines are written. In a pipe each line is
 a turn, or the answer to what the turn before asked.
 
-Without a server, turns run in this process, and a running one is
-interrupted when you leave. On a server it continues, and --continue returns
-to it.
+Turns run on your own server, which is started if it doesn't run, or on the one
+that --server names: they continue when you leave, and --continue returns to
+them. With --data and no server that holds it they run in this process, and a
+running one is interrupted when you leave.
 
 Exit codes: 0 left, 1 failed, 2 usage, 3 the input ended with a question open.`,
 		Example: `  agentd chat
@@ -75,6 +78,9 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 		return err
 	}
 	return a.withFacts(cmd, toRun, func(f facts.Source) error {
+		if o.session == "" {
+			o.here = currentFolder(f)
+		}
 		if o.last {
 			var err error
 			if o.session, err = facts.LastSession(cmd.Context(), f); err != nil {
@@ -87,7 +93,7 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 
 // converse runs the client that the terminal can take.
 func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt string) error {
-	turn := event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps}
+	turn := event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps, Cwd: o.here}
 	export := func(ctx context.Context, ref, file string) error { return reviewTo(ctx, f, ref, file) }
 	folder, err := os.Getwd()
 	if err != nil {

@@ -39,14 +39,18 @@ const (
 	toServe
 )
 
-// connect finds the facts that a command line means: the server of --server, else
-// the server that holds the data, else the data itself.
+// connect finds the facts that a command line means: the server of --server; with
+// data that was named, the server that holds it or the data itself; else the user's own
+// server.
 func (a *app) connect(cmd *cobra.Command, n need) (facts.Source, error) {
 	loaded, err := a.load(cmd)
 	if err != nil {
 		return nil, err
 	}
 	ctx, c := cmd.Context(), loaded.Config
+	if a.ownServer(c) {
+		return a.attach(cmd, c, n)
+	}
 	remote, err := a.remote(ctx, c)
 	if err != nil {
 		return nil, err

@@ -10,13 +10,19 @@ import (
 
 // keeper tells this user's data directories from others.
 func (a *app) keeper() *datadir.Keeper {
-	return datadir.New(func(name string) string { return a.env[name] })
+	return datadir.New(a.getenv)
 }
+
+// errNoHome says that there is no directory to use.
+var errNoHome = usagef("neither HOME nor XDG_DATA_HOME is set; set HOME, or name the data directory with --data")
 
 // checkData refuses data directories that this user's agentd did not make, before
 // anything in them is used.
 func (a *app) checkData(c *config.Config) error {
 	for _, d := range c.Directories() {
+		if d.Path == "" {
+			return errNoHome
+		}
 		if err := a.allowed(d, a.keeper().Check(d.Path)); err != nil {
 			return err
 		}
@@ -27,6 +33,9 @@ func (a *app) checkData(c *config.Config) error {
 // claimData makes the data directories that aren't there yet, and refuses others'.
 func (a *app) claimData(c *config.Config) error {
 	for _, d := range c.Directories() {
+		if d.Path == "" {
+			return errNoHome
+		}
 		if err := a.allowed(d, a.keeper().Claim(d.Path)); err != nil {
 			return err
 		}

@@ -68,6 +68,9 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 		s.console = &server.Console{Files: files, Key: []byte(admin)}
 	}
 	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, localTokenPrefix+rand.Text()+rand.Text())
+	if s.background {
+		s.note.Background, s.note.With = true, s.startingWith(s.asked, s.note.Token)
+	}
 	if s.cert != nil {
 		s.note.CertSHA256 = certSum(s.cert.Leaf())
 	}

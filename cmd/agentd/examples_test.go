@@ -31,6 +31,7 @@ var notRun = map[string]string{
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",
 	"agentd approve --mode":          "needs a plan that waits; the script plan.txtar has one",
 	"agentd data accept ./":          "asks at a terminal; the script data.txtar has --yes",
+	"agentd daemon":                  "is about the user's own server; the script daemon.txtar has one",
 	"agentd approve --credential":    "needs a server that wants a credential; its own tests have one",
 }
 
@@ -265,7 +266,7 @@ func (w *world) command(t *testing.T, dir, script string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(w.Context(), shell[0], shell[1:]...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_CONFIG=agentd.yaml", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_CONFIG=agentd.yaml", "AGENTD_DATA=./.agentd", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
 }
 

@@ -11,9 +11,10 @@
 // configuration that can't be used, and 3 for "run" when the turn waits for an
 // action that no one can answer.
 //
-// Commands that need the facts talk to the server that --server names, else to
-// the server that holds the data directory, else they open the data directory
-// themselves; see [connect].
+// Commands that need the facts talk to the server that --server names. With --data or
+// AGENTD_DATA it is the server that holds that directory, or they open it
+// themselves. With neither it is the user's own server, which they start in the
+// background if it doesn't run; see [connect] and [app.attach].
 package main
 
 import (
@@ -39,6 +40,6 @@ func run() int {
 	// A second signal ends the process at once: the facts are safe, and a person who
 	// asks twice doesn't want to wait.
 	context.AfterFunc(ctx, stop)
-	m := Main{Version: buildVersion()}
+	m := Main{Version: buildVersion(), Program: os.Args[0]}
 	return m.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -122,8 +123,39 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"agentd"}, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + dataOf(args), "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
 	return cmd
+}
+
+// stopOwnServer ends the server that commands of a user with a home started in the
+// background, if there is one.
+func stopOwnServer(tb testing.TB, home string) {
+	tb.Helper()
+	dir := filepath.Join(home, ".local", "share", "agentd")
+	n, err := readNote(dir)
+	if err != nil || n == nil || !n.Background {
+		return
+	}
+	if conn, err := dialNoted(context.Background(), n); err == nil {
+		_ = conn.Close()
+		if err := stopNoted(context.Background(), n); err != nil {
+			tb.Error(err)
+		}
+	}
+}
+
+// dataOf is the data of a command that doesn't name it: the folder's, unless its
+// configuration does.
+func dataOf(args []string) string {
+	for i, arg := range args[:max(0, len(args)-1)] {
+		if arg != "--config" {
+			continue
+		}
+		if text, err := os.ReadFile(args[i+1]); err == nil && strings.HasPrefix(string(text), "data: ") {
+			return ""
+		}
+	}
+	return "./.agentd"
 }
 
 // accepted makes a directory that a test filled one that agentd uses.

@@ -30,6 +30,10 @@ type serverNote struct {
 	CertSHA256 string    `json:"certSha256,omitempty"`
 	Data       string    `json:"data"`
 	StartedAt  time.Time `json:"startedAt"`
+	// Background says that a command started the server, so that commands may replace
+	// it; With is what it was started with.
+	Background bool         `json:"background,omitempty"`
+	With       *startedWith `json:"with,omitempty"`
 }
 
 func newServerNote(at net.Addr, c *config.Config, token string) *serverNote {

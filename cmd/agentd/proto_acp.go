@@ -26,11 +26,11 @@ func (a *app) acpCommand() *cobra.Command {
 so that an editor that knows the protocol can use agentd as its agent.
 Standard output carries only the protocol; the log goes to standard error.
 
-It talks to the server that holds the data directory, or to the one that --server
-names. The editor may then disconnect at any time: turns go on, and open
-questions stay open. Without a server it opens the data itself, for as long as
-the editor runs it; unfinished work continues when the editor opens the session
-again.
+It talks to your own server, which is started if it doesn't run, or to the one
+that --server names. The editor may then disconnect at any time: turns go on, and
+open questions stay open. With --data and no server that holds it, it opens the
+data itself, for as long as the editor runs it; unfinished work continues when
+the editor opens the session again.
 
 Exit codes: 0 the editor ended it, 1 failed, 2 usage.`,
 		Example: `  agentd acp
@@ -76,7 +76,7 @@ func (a *app) acpModels(c *config.Config) []acp.Model {
 func (a *app) modelIDs(c *config.Config) []string {
 	var out []string
 	for _, p := range a.providersOf(c) {
-		for _, m := range modelsOf(p, a.env[keyEnv(p)]) {
+		for _, m := range modelsOf(p, a.keyOf(p)) {
 			out = append(out, m.ID())
 		}
 	}
@@ -132,7 +132,7 @@ func (m *remoteRuntime) Do(ctx context.Context, _ command.Caller, p command.Para
 		return nil, err
 	}
 	var result json.RawMessage
-	if err := m.r.client.Do(ctx, p, &result); err != nil {
+	if err := m.r.Do(ctx, p, &result); err != nil {
 		return nil, err
 	}
 	return &result, nil

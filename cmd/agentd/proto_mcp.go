@@ -80,11 +80,11 @@ commands as tools, run_turn and wait_turn for whole turns, sessions and outputs
 as resources. Standard output carries only the protocol; the log goes to
 standard error.
 
-It talks to the server that holds the data directory, or to the one that
---server names; turns then go on when the client disconnects. Without a server
-it opens the data itself, for as long as the client runs it, and continues
-what an earlier one left unfinished. A server offers the same over HTTP at
-/mcp.
+It talks to your own server, which is started if it doesn't run, or to the one
+that --server names; turns then go on when the client disconnects. With --data
+and no server that holds it, it opens the data itself, for as long as the client
+runs it, and continues what an earlier one left unfinished. A server offers the
+same over HTTP at /mcp.
 
 --tools limits the tools that the client sees: names or patterns such as
 "list_*", separated by commas.

@@ -29,6 +29,10 @@ type remoteFacts struct {
 	base   string
 	token  string
 	socket bool // a Unix socket, which no browser reaches
+	// own says that it is the user's own server, in the background; root and cwd are
+	// the project that it is used from, and the folder in it.
+	own       bool
+	root, cwd string
 }
 
 // dialServer returns the server that --server names.
@@ -105,6 +109,8 @@ func (r *remoteFacts) Open(ctx context.Context, ref string) (io.ReadCloser, erro
 }
 
 func (r *remoteFacts) Do(ctx context.Context, p command.Params, result any) error {
+	ctx, done := r.keyed(ctx, p)
+	defer done()
 	return r.client.Do(ctx, p, result)
 }
 

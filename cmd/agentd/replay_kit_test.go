@@ -76,7 +76,13 @@ func recordScript(env *testscript.Env) error {
 	r := &recording{dir: tb.TempDir()}
 	env.Setenv(startsVariable, r.dir)
 	env.Setenv("XDG_STATE_HOME", stateHome)
-	env.Defer(func() { r.replay(tb) })
+	env.Setenv("AGENTD_DATA", "./.agentd") // scripts about the user's own server unset it
+	home := filepath.Join(env.WorkDir, ".home")
+	env.Setenv("HOME", home)
+	env.Defer(func() {
+		stopOwnServer(tb, home)
+		r.replay(tb)
+	})
 	return nil
 }
 

@@ -54,7 +54,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
 	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.consoleCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
 	a.addGroup(root, "facts", a.sessionsCommand(), a.turnsCommand(), a.searchCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.interruptCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.usageCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.conformanceCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
-	a.addGroup(root, "host", a.statusCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	a.addGroup(root, "host", a.statusCommand(), a.daemonCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
@@ -158,7 +158,7 @@ func argumentsOf(use string) []string {
 
 // withDataFlags adds the flags that say which facts a command is about.
 func (a *app) withDataFlags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.server, "server", "", "address of a server, such as http://127.0.0.1:8700; default: the server that holds the data directory")
+	cmd.Flags().StringVar(&a.server, "server", "", "address of a server, such as http://127.0.0.1:8700; default: your own, which is started if it doesn't run, or the one that holds --data")
 	return a.settings(cmd, "data", "stateDir")
 }
 
@@ -198,6 +198,9 @@ func lowerFirst(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
+// getenv looks up a variable of the program's environment.
+func (a *app) getenv(name string) string { return a.env[name] }
+
 // load reads the configuration of a command.
 func (a *app) load(cmd *cobra.Command) (*config.Loaded, error) {
 	loaded, err := a.loadOnly(cmd)
@@ -219,7 +222,7 @@ func (a *app) loadOnly(cmd *cobra.Command) (*config.Loaded, error) {
 
 // sources says where a command's configuration comes from.
 func (a *app) sources(cmd *cobra.Command) config.Sources {
-	src := config.Sources{Env: func(name string) string { return a.env[name] }, Flags: map[string]string{}}
+	src := config.Sources{Env: a.getenv, UserFile: config.UserFile(a.getenv), DataHome: config.DataHome(a.getenv), Flags: map[string]string{}}
 	cmd.Flags().Visit(func(f *pflag.Flag) { src.Flags[f.Name] = f.Value.String() })
 	if src.File = src.Flags["config"]; src.File == "" {
 		src.File = a.env["AGENTD_CONFIG"]

@@ -77,6 +77,12 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 				return err
 			}
 		}
+		if here := currentFolder(f); here != "" && o.session == "" && o.cwd == "" {
+			if p.Options == nil {
+				p.Options = &event.TurnOptions{}
+			}
+			p.Options.Cwd = here
+		}
 		seen, err := unfinished(cmd.Context(), f, p.SessionID)
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"agentd"
 	"agentd/channel/a2a/peer"
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/rundir"
 	"agentd/server"
 	"agentd/store"
 )
@@ -90,6 +91,12 @@ type serving struct {
 	peerSecrets *peerSecrets
 	// settingsInUse are the settings as admins are shown them.
 	settingsInUse atomic.Pointer[[]config.Value]
+	// background says that it is the user's server, which commands start and replace;
+	// ready is told when it is, or why it isn't, and asked is what its configuration says
+	// of any server.
+	background bool
+	ready      *readiness
+	asked      *config.Config
 	// closers end what the protocols have open, before the runtime is closed.
 	closers []func() error
 }
@@ -98,13 +105,19 @@ type serving struct {
 func (s *serving) run(ctx context.Context) error {
 	signals := catchSignals()
 	defer signal.Stop(signals)
-	if err := s.open(ctx); err != nil {
+	unlock, err := s.takeOver(ctx)
+	if err != nil {
+		return err
+	}
+	if err = s.open(ctx); err == nil {
+		err = s.announce()
+	}
+	unlock()
+	s.ready.tell(err)
+	if err != nil {
 		return errors.Join(err, s.close(ctx))
 	}
-	if err := s.announce(); err != nil {
-		return errors.Join(err, s.close(ctx))
-	}
-	err := s.serve(ctx, signals)
+	err = s.serve(ctx, signals)
 	if err != nil {
 		s.log.Error("stopped", "error", err)
 	} else {
@@ -179,7 +192,7 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		s.store, err = s.app.openStore(ctx, c, self, s.log)
 		return err
 	}
-	if s.store, err = s.app.openStore(ctx, c, node{}, s.log); err != nil {
+	if s.store, err = s.openFreed(ctx); err != nil {
 		return err
 	}
 	if err := removeScratch(c.Data); err != nil {
@@ -189,6 +202,11 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 }
 
 func (s *serving) listen(ctx context.Context) (err error) {
+	if s.background {
+		if s.listener, err = rundir.Activated(s.getenv); err != nil || s.listener != nil {
+			return err
+		}
+	}
 	if s.listener, err = server.Listen(ctx, s.listenAddress(), true); err != nil {
 		advice := "--listen names another address"
 		if s.loaded.Config.Socket != "" {
@@ -251,6 +269,9 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	background.Go(func() { s.watchSignals(watch, signals) })
 	ctx, failed := context.WithCancel(ctx)
 	defer failed()
+	if s.background {
+		background.Go(func() { s.watchIdle(watch, failed) })
+	}
 	served := make(chan error, 1)
 	listener := s.listener
 	s.listener = nil // Serve closes it, also when ctx ends before it begins

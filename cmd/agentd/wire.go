@@ -81,7 +81,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 		return nil, err
 	}
 	o.ParseRules, o.TrustRules = parseWorkspaceRules, c.Workspace.TrustRules
-	o.Data, o.Places = dataDirs(c), &place.Places{}
+	o.Data, o.DataInside, o.Places = dataDirs(c), !c.DataChosen(), &place.Places{}
 	hidden, err := a.hiddenPaths(c)
 	if err != nil {
 		return nil, err
@@ -135,17 +135,20 @@ func (a *app) providersOf(c *config.Config) []config.Provider {
 func (a *app) providerKeys(c *config.Config) []string {
 	var out []string
 	for _, p := range a.providersOf(c) {
-		if key := a.env[keyEnv(p)]; key != "" {
+		if key := a.keyOf(p); key != "" {
 			out = append(out, key)
 		}
 	}
 	return out
 }
 
+// keyOf returns the key of a provider; empty if there is none.
+func (a *app) keyOf(p config.Provider) string { return a.env[keyEnv(p)] }
+
 // wireModels fills in who answers.
 func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 	for _, p := range a.providersOf(c) {
-		key := a.env[keyEnv(p)]
+		key := a.keyOf(p)
 		provider, err := newProvider(p, key)
 		if err != nil {
 			return err

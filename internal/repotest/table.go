@@ -117,6 +117,7 @@ var importTable = []row{
 	{dir: "cmd/agentd/internal/config", role: program, why: "the program's table of settings; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/conversation", role: program, why: "drives a session for both interactive clients; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/datadir", role: program, why: "which data directories are this user's; for cmd/agentd alone"},
+	{dir: "cmd/agentd/internal/rundir", role: program, why: "the socket of the user's own server; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/facts", role: program, why: "how commands reach a runtime; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/shortid", role: program, why: "how people write ids; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/terminal", role: program, why: "text for terminals; for cmd/agentd alone"},

@@ -34,6 +34,9 @@ type Config struct {
 		Cert string `json:"cert"`
 		Key  string `json:"key"`
 	} `json:"tls"`
+	Daemon struct {
+		Idle Span `json:"idle"`
+	} `json:"daemon"`
 	Log struct {
 		Level  string `json:"level"`
 		Format string `json:"format"`
@@ -73,8 +76,9 @@ type Config struct {
 	} `json:"channels"`
 	A2A       A2A       `json:"a2a"`
 	Telemetry Telemetry `json:"telemetry"`
-	// dataChosen and modeChosen say that data and permissions.mode were given.
-	dataChosen, modeChosen bool
+	// dataChosen, modeChosen and workspaceChosen say that data, permissions.mode and
+	// workspace.root were given.
+	dataChosen, modeChosen, workspaceChosen bool
 }
 
 // A2A says how other agents give work over the Agent2Agent protocol.

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 )
@@ -33,6 +35,10 @@ type Value struct {
 type Sources struct {
 	// File is the configuration file; empty for none.
 	File string
+	// UserFile is read if there is no File, and needn't exist.
+	UserFile string
+	// DataHome is where the facts are if nothing says otherwise.
+	DataHome string
 	// Env looks an environment variable up; nil for none.
 	Env func(name string) string
 	// Flags are the values of flags that were given, by the flag's name.
@@ -50,9 +56,15 @@ type Loaded struct {
 // wrong; each part is an [*Error] if it can be given a place.
 func Load(src Sources) (*Loaded, error) {
 	file := &fileValues{}
-	if src.File != "" {
+	name := src.File
+	if name == "" && src.UserFile != "" {
+		if _, err := os.Stat(src.UserFile); !errors.Is(err, fs.ErrNotExist) {
+			name = src.UserFile
+		}
+	}
+	if name != "" {
 		var err error
-		if file, err = readFile(src.File); err != nil {
+		if file, err = readFile(name); err != nil {
 			return nil, err
 		}
 	}
@@ -75,8 +87,9 @@ func Load(src Sources) (*Loaded, error) {
 	if out.Config, err = decode(out.Values); err != nil {
 		return nil, err
 	}
-	out.Config.File = src.File
+	out.Config.File = name
 	out.Config.dataChosen, out.Config.modeChosen = out.given("data"), out.given("permissions.mode")
+	out.Config.workspaceChosen = out.given("workspace.root")
 	for _, p := range out.Config.problems() {
 		errs = append(errs, file.errorAt(p[0], p[1]))
 	}
@@ -117,6 +130,9 @@ func (src *Sources) resolve(s Setting, file *fileValues) (Value, error) {
 	if v, ok := file.values[s.Name]; ok {
 		p := file.places[strings.TrimSuffix(s.Name, "[]")]
 		return Value{Setting: s, Value: v, Layer: FromFile, Where: fmt.Sprintf("%s:%d:%d", file.name, p.line, p.column)}, nil
+	}
+	if s.Name == "data" && src.DataHome != "" {
+		return Value{Setting: s, Value: src.DataHome, Layer: FromDefault}, nil
 	}
 	if s.Default == "" {
 		return Value{Setting: s, Layer: FromDefault}, nil

@@ -46,6 +46,18 @@ func (c *Config) variables() []variable {
 	return out
 }
 
+// VariableNames are the environment variables that the settings name, without those
+// that the settings give a value to.
+func (c *Config) VariableNames() []string {
+	var out []string
+	for _, v := range c.variables() {
+		if v.text != "" && !(v.assigned && strings.Contains(v.text, "=")) {
+			out = append(out, v.text)
+		}
+	}
+	return out
+}
+
 // checkVariables refuses secrets where the name of a variable belongs. What stands
 // there may be a key, so it is never repeated.
 func (c *Config) checkVariables(add reporter) {

@@ -108,10 +108,15 @@ func ReadContent(ctx context.Context, f Source, ref string, most int64) ([]byte,
 	return data, errors.Join(err, r.Close())
 }
 
-// LastSession returns the session that was used last.
+// LastSession returns the session that was used last; on the user's own server, in the
+// project that the command was started in.
 func LastSession(ctx context.Context, f Source) (string, error) {
 	var res command.ListSessionsResult
-	if err := f.Do(ctx, &command.ListSessions{}, &res); err != nil {
+	p := &command.ListSessions{}
+	if here, ok := f.(interface{ Workspace() string }); ok {
+		p.Workspace = here.Workspace()
+	}
+	if err := f.Do(ctx, p, &res); err != nil {
 		return "", err
 	}
 	var last *command.SessionSummary
@@ -120,6 +125,9 @@ func LastSession(ctx context.Context, f Source) (string, error) {
 		if s.SessionID != event.RuntimeSession && (last == nil || s.UpdatedAt.After(last.UpdatedAt)) {
 			last = s
 		}
+	}
+	if last == nil && p.Workspace != "" {
+		return "", fmt.Errorf("there is no session in %s yet; \"agentd run\" starts one, and \"agentd sessions\" lists those of other projects", p.Workspace)
 	}
 	if last == nil {
 		return "", errors.New("there is no session yet; \"agentd run\" starts one")

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/rundir"
+	"agentd/server"
+)
+
+// startLock is held by whoever starts, replaces or takes over the user's server. The
+// system gives it back with the process.
+const startLock = "start.lock"
+
+// ownServer reports whether a configuration means the user's own server: nothing names
+// other facts.
+func (a *app) ownServer(c *config.Config) bool {
+	return rundir.Supported && a.program != "" && a.server == "" && !c.DataChosen() && c.StateDir == ""
+}
+
+// attach returns the user's own server. One that doesn't run is started; one that runs
+// with another program, configuration or keys is replaced by commands that carry out
+// turns.
+func (a *app) attach(cmd *cobra.Command, c *config.Config, n need) (facts.Source, error) {
+	root, cwd, err := a.project(cmd.Context(), c)
+	if err != nil && (n == toRun || n == toServe) {
+		return nil, err
+	}
+	replace := n == toRun || n == toServe
+	note, err := a.ensureServer(cmd.Context(), c, replace)
+	if errors.Is(err, errNoSocket) {
+		a.sayf("agentd: warning: %v; the data is opened by this process, and by no other meanwhile", err)
+		return a.openLocal(cmd.Context(), c, n, a.quiet(c, cmd.Flags().Changed("log-level")))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !note.Background && (note.CertSHA256 != "") { // a server that someone started, with TLS
+		return dialNote(c.Local(), note)
+	}
+	return newOwnRemote(a, c, note, root, cwd)
+}
+
+// startedWith is what a server was started with. A command that would start it with
+// something else replaces it.
+type startedWith struct {
+	Version string `json:"version"`
+	// Config is a fingerprint of the settings.
+	Config string `json:"config"`
+	// Values are fingerprints of keys and variables that the settings name, made with
+	// the server's own token.
+	Values map[string]string `json:"values,omitempty"`
+}
+
+// startingWith says what a server that this process starts would be started with.
+func (a *app) startingWith(c *config.Config, token string) *startedWith {
+	w := &startedWith{Version: a.build(), Config: configSum(c), Values: map[string]string{}}
+	for name, value := range a.namedValues(c) {
+		h := hmac.New(sha256.New, []byte(token))
+		h.Write([]byte(name + "=" + value))
+		w.Values[name] = hex.EncodeToString(h.Sum(nil)[:12])
+	}
+	return w
+}
+
+// build names the program: its version and, where that says little, its file.
+func (a *app) build() string {
+	if !strings.HasPrefix(a.version, "devel") {
+		return a.version
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return a.version
+	}
+	info, err := os.Stat(exe)
+	if err != nil {
+		return a.version
+	}
+	return fmt.Sprintf("%s %d %d", a.version, info.Size(), info.ModTime().UnixNano())
+}
+
+// configSum is a fingerprint of the settings that a server acts on, with the scripts
+// that they name.
+func configSum(c *config.Config) string {
+	seen := *c
+	seen.Data, seen.StateDir, seen.Socket, seen.Listen = "", "", "", ""
+	seen.Log.Level, seen.Log.Format = "", ""
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode(&seen) // these types always encode
+	if c.File != "" {
+		_, _ = fmt.Fprintln(h, absolute(c.File))
+	}
+	for _, p := range c.Providers {
+		if p.Script == "" {
+			continue
+		}
+		path := p.Script
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(absolute(c.File)), path)
+		}
+		if info, err := os.Stat(path); err == nil {
+			_, _ = fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// proxyVariables say how providers are reached.
+var proxyVariables = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"}
+
+// namedValues are the keys of providers and the variables that the settings name.
+func (a *app) namedValues(c *config.Config) map[string]string {
+	out := map[string]string{}
+	for _, name := range append(c.VariableNames(), proxyVariables...) {
+		if v := a.env[name]; v != "" {
+			out[name] = v
+		}
+	}
+	for _, p := range a.providersOf(c) {
+		if key := a.keyOf(p); key != "" {
+			out["key of "+p.ID] = key
+		}
+	}
+	return out
+}
+
+// outdated says what a background server was started with that differs from what this
+// command would start it with; empty if nothing does. Values that only the server has are
+// no difference.
+func (a *app) outdated(c *config.Config, n *serverNote) string {
+	if !n.Background || n.With == nil {
+		return ""
+	}
+	now := a.startingWith(c, n.Token)
+	switch {
+	case n.With.Version != now.Version:
+		return "another version"
+	case n.With.Config != now.Config:
+		return "another configuration"
+	}
+	for name, sum := range now.Values {
+		if n.With.Values[name] != sum {
+			return "another value of " + strings.TrimPrefix(name, "key of ")
+		}
+	}
+	return ""
+}
+
+// liveNote returns the note of the server that holds the user's data, if one answers.
+func (a *app) liveNote(ctx context.Context, c *config.Config) (*serverNote, error) {
+	n, err := trustedNote(c.Local())
+	if err != nil || n == nil || n.Data != dataName(c) {
+		return nil, err
+	}
+	conn, err := dialNoted(ctx, n)
+	if err != nil {
+		return nil, ctx.Err() // it is gone
+	}
+	return n, conn.Close()
+}
+
+// dialNoted connects to the server of a note.
+func dialNoted(ctx context.Context, n *serverNote) (net.Conn, error) {
+	if n.Socket != "" {
+		return rundir.Dial(ctx, n.Socket)
+	}
+	var d net.Dialer
+	_, host, _ := strings.Cut(n.base(), "://")
+	return d.DialContext(ctx, "tcp", strings.TrimSuffix(host, "/"))
+}
+
+// errNoSocket says that there is no place where a server could be reached.
+var errNoSocket = errors.New("no server can be started in the background")
+
+// ensureServer returns the note of the user's server, which it starts if none answers,
+// and replaces if it is to and what it was started with differs.
+func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) (*serverNote, error) {
+	if err := a.claimData(c); err != nil {
+		return nil, err
+	}
+	n, err := a.liveNote(ctx, c)
+	if err != nil || n != nil && (!replace || a.outdated(c, n) == "") {
+		return n, err
+	}
+	unlock, err := rundir.Lock(ctx, filepath.Join(c.Local(), startLock))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if n, err = a.liveNote(ctx, c); err != nil { // someone else may have been quicker
+		return nil, err
+	}
+	if n != nil {
+		if !replace || a.outdated(c, n) == "" {
+			return n, nil
+		}
+		if err := stopNoted(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	socket, err := rundir.Socket(a.getenv, dataName(c))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoSocket, err)
+	}
+	if n, err = a.activated(ctx, c, socket); n != nil || err != nil {
+		return n, err
+	}
+	if err := a.spawnServer(ctx, c); err != nil {
+		return nil, err
+	}
+	if n, err = a.liveNote(ctx, c); err != nil || n != nil {
+		return n, err
+	}
+	return nil, fmt.Errorf("your server ended as soon as it was started; see %q", "agentd daemon logs")
+}
+
+// activated returns the note of a server that the service manager starts when its
+// socket is used; nil if no one listens there.
+func (a *app) activated(ctx context.Context, c *config.Config, socket string) (*serverNote, error) {
+	conn, err := rundir.Dial(ctx, socket)
+	if err != nil {
+		if errors.Is(err, rundir.ErrForeign) {
+			return nil, err
+		}
+		return nil, ctx.Err()
+	}
+	_ = conn.Close() // the next one asks
+	r, err := newRemote("http://localhost", socket, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	wait, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	res, err := r.send(wait, http.MethodGet, "/healthz", nil)
+	if err != nil {
+		return nil, ctx.Err() // whoever listened is gone
+	}
+	_ = res.Body.Close()
+	return a.liveNote(ctx, c)
+}
+
+// project returns the root of the project that the command is in, and the folder in it.
+// Where the configuration names a workspace, that is the one.
+func (a *app) project(_ context.Context, c *config.Config) (root, cwd string, err error) {
+	if c.WorkspaceChosen() {
+		root = absolute(c.Workspace.Root)
+		return root, root, nil
+	}
+	cwd, err = os.Getwd()
+	if err == nil {
+		cwd, err = filepath.EvalSymlinks(cwd)
+	}
+	if err != nil {
+		return "", "", usagef("the current folder can't be used: %w; change to another one", err)
+	}
+	for dir := cwd; ; dir = filepath.Dir(dir) {
+		for _, mark := range []string{".git", ".hg", ".jj", ".svn"} {
+			if exists(filepath.Join(dir, mark)) {
+				return dir, cwd, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd, cwd, nil
+		}
+	}
+}
+
+// startWithin is how long a server may take to start: the one before has time to let
+// running steps end.
+const startWithin = stopWithin + 20*time.Second
+
+// stopNoted asks a server to end, after it said over its own door which process it is.
+func stopNoted(ctx context.Context, n *serverNote) error {
+	pid, err := notedPID(ctx, n)
+	if err != nil {
+		return err
+	}
+	if err := rundir.Terminate(pid); err != nil {
+		return fmt.Errorf("the server that runs, process %d, can't be ended: %w", pid, err)
+	}
+	return nil
+}
+
+func notedPID(ctx context.Context, n *serverNote) (int, error) {
+	base := "http://localhost"
+	if n.Socket == "" {
+		base = n.base()
+	}
+	r, err := newRemote(base, n.Socket, n.Token, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = r.Close() }()
+	data, err := r.status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var said struct {
+		Runtime runtimeStatus `json:"runtime"`
+	}
+	if err := json.Unmarshal(data, &said); err != nil || said.Runtime.PID <= 1 {
+		return 0, errors.Join(errors.New("the server doesn't say which process it is"), err)
+	}
+	return said.Runtime.PID, nil
+}
+
+// workspaceHeader says where sessions work that a request opens without naming a folder.
+const workspaceHeader = server.WorkspaceHeader

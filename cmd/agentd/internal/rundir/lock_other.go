@@ -1,0 +1,33 @@
+//go:build !unix
+
+package rundir
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Supported says whether servers can be started in the background here.
+const Supported = false
+
+var errUnsupported = errors.New("servers in the background are not supported on this system")
+
+// Lock is not supported here.
+func Lock(context.Context, string) (func(), error) { return nil, errUnsupported }
+
+// Detached is not supported here.
+func Detached() *syscall.SysProcAttr { return nil }
+
+// Terminate is not supported here.
+func Terminate(int) error { return errUnsupported }
+
+// Inherited is not supported here.
+func Inherited(int, string) *os.File { return nil }
+
+// Activated is not supported here.
+func Activated(func(string) string) (net.Listener, error) {
+	return nil, nil //nolint:nilnil // there is none
+}
