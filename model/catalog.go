@@ -36,6 +36,9 @@ type Info struct {
 	// CredentialHint says how to give the key, such as "set LOCAL_API_KEY". It
 	// never holds the key.
 	CredentialHint string
+	// OnlyByName says why the model answers only turns that ask for it by name; empty
+	// if it answers others, too.
+	OnlyByName string `json:",omitempty"`
 }
 
 // ID names the model among all providers: "provider/model".

@@ -210,6 +210,9 @@ func (a Ask) excludes(m Info, lock string, outside bool, failed []string, cause 
 	if m.NeedsCredential && !m.HasCredential {
 		return why(ExcludedCredential, "no credential: %s", capabilityHint(m))
 	}
+	if m.OnlyByName != "" && lock == "" {
+		return why(ExcludedPolicy, "%s", m.OnlyByName)
+	}
 	if gap := missingCapabilities(m, a.indispensable()); gap != "" {
 		return why(ExcludedCapability, "it lacks %s", gap)
 	}

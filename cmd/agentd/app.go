@@ -68,6 +68,8 @@ type app struct {
 	warnedNoKey bool
 	// table is the table of settings, which most commands have flags of.
 	table []config.Setting
+	// background says that this process is the user's own server.
+	background bool
 	// server is the address that --server names.
 	server string
 }

@@ -37,11 +37,12 @@ func (a *app) ownServer(c *config.Config) bool {
 // with another program, configuration or keys is replaced by commands that carry out
 // turns.
 func (a *app) attach(cmd *cobra.Command, c *config.Config, n need) (facts.Source, error) {
-	root, cwd, err := a.project(cmd.Context(), c)
+	root, cwd, err := a.folder(c)
 	if err != nil && (n == toRun || n == toServe) {
 		return nil, err
 	}
 	replace := n == toRun || n == toServe
+	a.sayOldData()
 	note, err := a.ensureServer(cmd.Context(), c, replace)
 	if errors.Is(err, errNoSocket) {
 		a.sayf("agentd: warning: %v; the data is opened by this process, and by no other meanwhile", err)
@@ -255,13 +256,18 @@ func (a *app) activated(ctx context.Context, c *config.Config, socket string) (*
 	return a.liveNote(ctx, c)
 }
 
-// project returns the root of the project that the command is in, and the folder in it.
-// Where the configuration names a workspace, that is the one.
-func (a *app) project(_ context.Context, c *config.Config) (root, cwd string, err error) {
+// folder returns the workspace of sessions that a command opens, and the folder in it
+// that it is in: what the configuration names, else its project.
+func (a *app) folder(c *config.Config) (root, cwd string, err error) {
 	if c.WorkspaceChosen() {
 		root = absolute(c.Workspace.Root)
 		return root, root, nil
 	}
+	return a.project()
+}
+
+// project returns the root of the project that the command is in, and the folder in it.
+func (a *app) project() (root, cwd string, err error) {
 	cwd, err = os.Getwd()
 	if err == nil {
 		cwd, err = filepath.EvalSymlinks(cwd)

@@ -74,6 +74,9 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 	if o.last && o.session != "" {
 		return usagef("--continue and --session can't be used together")
 	}
+	if err := o.useProject(a, cmd); err != nil {
+		return err
+	}
 	if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 func (a *app) configCommand() *cobra.Command {
 	return parent("config", "Show or check the configuration",
-		"The configuration has these layers, and a later one wins: defaults, the file, the\nenvironment, flags.\n\nExit codes: those of its commands.",
+		"The configuration has these layers, and a later one wins: defaults, your file or\nthe one that --config names, the project's file, the environment, flags.\n\nExit codes: those of its commands.",
 		"  agentd config show\n  agentd config check agentd.yaml", a.configShow(), a.configCheck())
 }
 
@@ -44,9 +44,12 @@ Exit codes: 0 done, 2 the configuration can't be used.`,
 		Example: "  agentd config show\n  agentd config show --config agentd.yaml --listen 127.0.0.1:9000\n  agentd config show --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := a.loadOnly(cmd)
+			loaded, err := a.loadForTurns(cmd)
 			if err != nil {
 				return err
+			}
+			for _, ignored := range loaded.Project.Ignored {
+				a.sayf("agentd: warning: %s", ignored)
 			}
 			shown := make([]shownValue, len(loaded.Values))
 			for i, v := range loaded.Values {

@@ -267,6 +267,7 @@ func (a *app) ownServing(cmd *cobra.Command) (*serving, error) {
 	if c.Socket, err = rundir.Socket(a.getenv, dataName(c)); err != nil {
 		return nil, err
 	}
+	a.background = true
 	c.TLS.Cert, c.TLS.Key = "", "" // a socket of this machine
 	if !c.WorkspaceChosen() {
 		// Clients say where their sessions work; MCP servers, and sessions of others, are

@@ -224,13 +224,19 @@ func (a *app) providerFinding(ctx context.Context, p config.Provider, network bo
 		}
 		return ok(name, "plays %s", p.Script)
 	}
-	key := keyEnv(p)
-	if key != "" && a.env[key] == "" {
-		return warn(name, "set "+key, "the variable %s with its key is not set", key)
-	}
-	has := "needs no key"
-	if key != "" {
+	key, has := keyEnv(p), "needs no key"
+	switch {
+	case key != "" && a.env[key] != "":
 		has = "its key is in " + key
+	case a.keyOf(p) != "" && p.APIKeyFile != "":
+		has = "its key is in " + p.APIKeyFile
+	case a.keyOf(p) != "":
+		has = "its key was stored with agentd login"
+	case p.APIKeyFile != "":
+		_, err := readKey(a.fromHomeOf(p.APIKeyFile))
+		return warn(name, keyHint(p), "the file %s with its key can't be used: %v", p.APIKeyFile, err)
+	case key != "":
+		return warn(name, keyHint(p), "the variable %s with its key is not set", key)
 	}
 	if p.BaseURL == "" {
 		return ok(name, "%s at the vendor's own address, %s", p.Kind, has)

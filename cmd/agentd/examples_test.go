@@ -31,6 +31,9 @@ var notRun = map[string]string{
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",
 	"agentd approve --mode":          "needs a plan that waits; the script plan.txtar has one",
 	"agentd data accept ./":          "asks at a terminal; the script data.txtar has --yes",
+	"agentd init":                    "writes the user's configuration; the script init.txtar does",
+	"agentd login":                   "calls a provider; the script init.txtar has one that isn't there",
+	"agentd import":                  "is about the user's own server; the script init.txtar has one",
 	"agentd daemon":                  "is about the user's own server; the script daemon.txtar has one",
 	"agentd approve --credential":    "needs a server that wants a credential; its own tests have one",
 }

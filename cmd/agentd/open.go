@@ -23,6 +23,9 @@ func (a *app) openStore(ctx context.Context, c *config.Config, self node, log *s
 	if err := a.claimData(c); err != nil {
 		return nil, err
 	}
+	if err := checkDatabaseMark(c); err != nil {
+		return nil, err
+	}
 	return openData(ctx, c, self, log)
 }
 
@@ -46,6 +49,22 @@ func openData(ctx context.Context, c *config.Config, self node, log *slog.Logger
 	}
 	keepFromGit(c.Data)
 	return s, nil
+}
+
+// checkDatabaseMark marks the directory of a server over a database, and refuses to make a
+// store of its own in one: the facts of that folder are elsewhere.
+func checkDatabaseMark(c *config.Config) error {
+	path := filepath.Join(c.Local(), databaseFile)
+	if c.Database() {
+		if err := os.WriteFile(path, []byte(dataName(c)), 0o600); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+		return nil
+	}
+	if text, err := os.ReadFile(path); err == nil && !hasStore(c.Data) {
+		return usagef("%s is the directory of a server whose facts are in %s; name that database with --data, or another directory", c.Data, text)
+	}
+	return nil
 }
 
 // keepFromGit leaves a file in the data directory that hides it from git: by

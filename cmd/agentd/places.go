@@ -30,6 +30,11 @@ func (a *app) hiddenPaths(c *config.Config) ([]string, error) {
 		}
 		dirs[i] = abs
 	}
+	for _, p := range c.Providers {
+		if path := absolute(a.fromHomeOf(p.APIKeyFile)); p.APIKeyFile != "" && exists(path) {
+			dirs = append(dirs, path)
+		}
+	}
 	for _, path := range visibleAgain(sandbox.SecretPaths(), c.Sandbox.Visible) {
 		if !slices.Contains(dirs, path) {
 			dirs = append(dirs, path)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -52,9 +53,9 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "write JSON to standard output, and nothing else")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "facts", Title: "Look and act:"}, &cobra.Group{ID: "host", Title: "Operate:"})
-	a.addGroup(root, "run", a.chatCommand(), a.runCommand(), a.serveCommand(), a.consoleCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
+	a.addGroup(root, "run", a.initCommand(), a.chatCommand(), a.runCommand(), a.serveCommand(), a.consoleCommand(), a.stdioCommand(), a.acpCommand(), a.mcpCommand())
 	a.addGroup(root, "facts", a.sessionsCommand(), a.turnsCommand(), a.searchCommand(), a.eventsCommand(), a.actionsCommand(), a.approveCommand(), a.denyCommand(), a.interruptCommand(), a.submitCommand(), a.tasksCommand(), a.subagentsCommand(), a.jobsCommand(), a.jobCommand(), a.channelsCommand(), a.schedulesCommand(), a.quotasCommand(), a.usageCommand(), a.undoCommand(), a.diffCommand(), a.whyCommand(), a.exportCommand(), a.evidenceCommand(), a.telemetryCommand(), a.replayCommand(), a.conformanceCommand(), a.benchCommand(), a.policyCommand(), a.callCommand())
-	a.addGroup(root, "host", a.statusCommand(), a.daemonCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
+	a.addGroup(root, "host", a.statusCommand(), a.daemonCommand(), a.loginCommand(), a.logoutCommand(), a.importCommand(), a.verifyCommand(), a.configCommand(), a.tokensCommand(), a.doctorCommand(), a.dataCommand(), a.backupCommand(), a.restoreCommand(), a.versionCommand(), a.manCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
@@ -208,6 +209,19 @@ func (a *app) load(cmd *cobra.Command) (*config.Loaded, error) {
 		return loaded, err
 	}
 	return loaded, a.checkData(loaded.Config)
+}
+
+// loadForTurns is loadOnly with what the project that the command is in asks for.
+func (a *app) loadForTurns(cmd *cobra.Command) (*config.Loaded, error) {
+	src := a.sources(cmd)
+	if root, _, err := a.project(); err == nil {
+		src.ProjectFile = filepath.Join(root, config.ProjectFileName)
+	}
+	loaded, err := config.Load(src)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	return loaded, nil
 }
 
 // loadOnly reads the configuration without a look at the data, for commands that

@@ -66,6 +66,9 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := o.useProject(a, cmd); err != nil {
+		return err
+	}
 	p, err := o.params(text)
 	if err != nil {
 		return err

@@ -92,6 +92,9 @@ Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
 			if err != nil {
 				return err
 			}
+			if err := t.useProject(a, cmd); err != nil {
+				return err
+			}
 			p, err := t.params(text)
 			if err != nil {
 				return err

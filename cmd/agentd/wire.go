@@ -121,8 +121,8 @@ func (a *app) providersOf(c *config.Config) []config.Provider {
 	}
 	var out []config.Provider
 	for _, u := range usual {
-		if a.env[u.env] != "" {
-			out = append(out, config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env})
+		if p := (config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}); a.keyOf(p) != "" {
+			out = append(out, p)
 		}
 	}
 	if len(out) == 0 {
@@ -142,9 +142,6 @@ func (a *app) providerKeys(c *config.Config) []string {
 	return out
 }
 
-// keyOf returns the key of a provider; empty if there is none.
-func (a *app) keyOf(p config.Provider) string { return a.env[keyEnv(p)] }
-
 // wireModels fills in who answers.
 func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 	for _, p := range a.providersOf(c) {
@@ -155,6 +152,11 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 		}
 		o.Providers = append(o.Providers, provider)
 		o.Models = append(o.Models, modelsOf(p, key)...)
+	}
+	if a.background && a.onlyBuiltIn(c) {
+		for i := range o.Models {
+			o.Models[i].OnlyByName = noModelAdvice
+		}
 	}
 	if err := checkRouting(&c.Routing, o.Models); err != nil {
 		return err
@@ -258,9 +260,9 @@ func modelsOf(p config.Provider, key string) []model.Info {
 	for i := range out {
 		out[i].Provider = p.ID
 		out[i] = model.Complete(out[i], p.Kind, p.BaseURL == "")
-		out[i].NeedsCredential, out[i].HasCredential = env != "", key != ""
-		if env != "" {
-			out[i].CredentialHint = "set " + env
+		out[i].NeedsCredential, out[i].HasCredential = env != "" || p.APIKeyFile != "", key != ""
+		if out[i].NeedsCredential {
+			out[i].CredentialHint = keyHint(p)
 		}
 	}
 	return out

@@ -111,13 +111,15 @@ type Telemetry struct {
 
 // Provider is a provider of models.
 type Provider struct {
-	ID        string  `json:"id"`
-	Kind      string  `json:"kind"`
-	BaseURL   string  `json:"baseURL"`
-	APIKeyEnv string  `json:"apiKeyEnv"`
-	Script    string  `json:"script"`
-	MaxAnswer int64   `json:"maxAnswerBytes"`
-	Models    []Model `json:"models"`
+	ID        string `json:"id"`
+	Kind      string `json:"kind"`
+	BaseURL   string `json:"baseURL"`
+	APIKeyEnv string `json:"apiKeyEnv"`
+	// APIKeyFile is the file that holds the key.
+	APIKeyFile string  `json:"apiKeyFile"`
+	Script     string  `json:"script"`
+	MaxAnswer  int64   `json:"maxAnswerBytes"`
+	Models     []Model `json:"models"`
 }
 
 // Model is one of a provider's models.
@@ -400,6 +402,9 @@ func (c *Config) checkProviders(add reporter) {
 		checkUnique(add, "providers", list, i, p.ID)
 		if strings.Contains(p.ID, "/") {
 			add(at+".id", "contains a /, which separates provider and model")
+		}
+		if p.APIKeyEnv != "" && p.APIKeyFile != "" {
+			add(at, "has both apiKeyEnv and apiKeyFile")
 		}
 		if p.Script != "" && p.Kind != "script" {
 			add(at+".script", "is for kind script only")

@@ -16,6 +16,7 @@ type Layer string
 const (
 	FromDefault     Layer = "default"
 	FromFile        Layer = "file"
+	FromProject     Layer = "project"
 	FromEnvironment Layer = "environment"
 	FromFlag        Layer = "flag"
 )
@@ -37,6 +38,8 @@ type Sources struct {
 	File string
 	// UserFile is read if there is no File, and needn't exist.
 	UserFile string
+	// ProjectFile is the file of the project, which needn't exist; see [Project].
+	ProjectFile string
 	// DataHome is where the facts are if nothing says otherwise.
 	DataHome string
 	// Env looks an environment variable up; nil for none.
@@ -50,6 +53,9 @@ type Loaded struct {
 	Config *Config
 	// Values of all settings that aren't part of a list, in the table's order.
 	Values []Value
+	// Project is what the project's file asks for. It isn't part of Config: it goes with
+	// the turns that are started in the project.
+	Project Project
 }
 
 // Load lays the sources over one another. The error joins everything that is
@@ -90,6 +96,9 @@ func Load(src Sources) (*Loaded, error) {
 	out.Config.File = name
 	out.Config.dataChosen, out.Config.modeChosen = out.given("data"), out.given("permissions.mode")
 	out.Config.workspaceChosen = out.given("workspace.root")
+	if err := out.addProject(src.ProjectFile); err != nil {
+		errs = append(errs, err)
+	}
 	for _, p := range out.Config.problems() {
 		errs = append(errs, file.errorAt(p[0], p[1]))
 	}

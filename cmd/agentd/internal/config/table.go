@@ -60,6 +60,9 @@ type Setting struct {
 	Required bool
 	// Reload says that a running server takes a new value over on SIGHUP.
 	Reload bool
+	// Project says that the file of a project may set it, for the turns that are started
+	// there.
+	Project bool
 	// Later says that the setting is checked, but that this release doesn't act
 	// on it yet.
 	Later bool
@@ -118,11 +121,12 @@ func hostSettings() []Setting {
 
 func modelSettings() []Setting {
 	return []Setting{
-		{Name: "providers[]", Type: Objects, Means: "The model providers. Without any: the vendors whose usual key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) is in the environment, else the built-in script provider."},
+		{Name: "providers[]", Type: Objects, Means: "The model providers. Without any: the vendors whose usual key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) is in the environment or was stored with agentd login, else the built-in script provider; on the user's own server that one answers only if it is asked for by name."},
 		{Name: "providers[].id", Type: Text, Required: true, Means: "Name of the provider in facts and options."},
 		{Name: "providers[].kind", Type: Choice, Values: providerKinds, Required: true, Means: "The protocol it speaks: openai is chat completions and everything compatible with it."},
 		{Name: "providers[].baseURL", Type: URL, Means: "Its address."},
 		{Name: "providers[].apiKeyEnv", Type: Text, Means: "Name of the environment variable with the key. The key itself is not accepted here."},
+		{Name: "providers[].apiKeyFile", Type: Text, Means: "File with the key, which only its owner may read; ~ is the home folder. The key itself is not accepted here."},
 		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats the user's input."},
 		{Name: "providers[].maxAnswerBytes", Type: Size, Means: "How much text, reasoning and arguments of tool calls one answer may have; 16MiB if not given. A longer one fails as malformed."},
 		{Name: "providers[].models[]", Type: Objects, Means: "The models that it offers."},
@@ -135,7 +139,7 @@ func modelSettings() []Setting {
 		{Name: "providers[].models[].price.cachedInputPerMTok", Type: Number, Means: "USD per million cached input tokens."},
 		{Name: "providers[].models[].limits.requestsPerMinute", Type: Integer, Means: "Requests per minute."},
 		{Name: "providers[].models[].limits.tokensPerMinute", Type: Integer, Means: "Tokens per minute."},
-		{Name: "routing.default", Type: Text, Means: "The model for turns that name none, as provider/model."},
+		{Name: "routing.default", Type: Text, Project: true, Means: "The model for turns that name none, as provider/model."},
 		{Name: "routing.fallback", Type: Texts, Means: "Models that are tried in order when that one fails."},
 		{Name: "routing.fallbackOn", Type: Choices, Values: modelFailures, Means: "Failures after which the next model is tried."},
 		{Name: "budget.sessionCostUSD", Type: Number, Means: "Maximum cost of one session."},
@@ -151,7 +155,7 @@ var (
 
 func policySettings() []Setting {
 	return []Setting{
-		{Name: "permissions.mode", Type: Choice, Values: modes, Default: "default", Reload: true, Means: "The permission mode of sessions that name none."},
+		{Name: "permissions.mode", Type: Choice, Values: modes, Default: "default", Reload: true, Project: true, Means: "The permission mode of sessions that name none."},
 		{Name: "permissions.rules[]", Type: Objects, Reload: true, Means: "Rules for tools; the strictest match wins: deny over ask over allow."},
 		{Name: "permissions.rules[].decision", Type: Choice, Values: event.EnumValues("@ruleDecision"), Required: true, Reload: true, Means: "The rule's decision."},
 		{Name: "permissions.rules[].tool", Type: Text, Required: true, Reload: true, Means: "Glob over tool names."},

@@ -17,6 +17,9 @@ func Mine(info fs.FileInfo) bool {
 // othersWrite reports whether other users can write to a file.
 func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
 
+// OnlyMine reports whether a file belongs to this user and other users can't read it.
+func OnlyMine(info fs.FileInfo) bool { return onlyMine(info) }
+
 // onlyMine reports whether a file belongs to this user and other users can't read it.
 func onlyMine(info fs.FileInfo) bool { return Mine(info) && info.Mode().Perm()&0o077 == 0 }
 

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
+	"agentd/model"
+	"agentd/permission"
+)
+
+// initFlags are the answers that "init" needn't ask for.
+type initFlags struct {
+	provider, model, mode, baseURL, keyEnv, keyFile string
+	unchecked, force                                bool
+}
+
+func (a *app) initCommand() *cobra.Command {
+	o := &initFlags{}
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Set up a model provider and a permission mode",
+		Long: `Asks for a model provider, its key and a permission mode, checks the key with
+one call, and writes your configuration ($XDG_CONFIG_HOME/agentd/config.yaml, or
+else ~/.config/agentd/config.yaml). The key is never written there: it stays in
+the variable or the file that you name, or is stored as "agentd login" does.
+
+Without a terminal, flags answer; a key that is in no variable and no file is
+read from standard input. --provider is anthropic, openai, gemini, script (the
+built-in provider, which needs no key), or with --base-url any name for a server
+that speaks OpenAI's protocol, whose model --model names.
+
+Exit codes: 0 written, 1 the provider refused the key or can't be reached, 2
+usage, also if there is a file already and --force isn't given.`,
+		Example: `  agentd init
+  agentd init --provider anthropic --key-env ANTHROPIC_API_KEY --mode auto
+  agentd init --provider local --base-url http://127.0.0.1:11434/v1 --model qwen3:8b --no-check
+  agentd init --provider script`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.init(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.provider, "provider", "", "anthropic, openai, gemini, script, or a name for --base-url")
+	f.StringVar(&o.model, "model", "", "the model that answers if a turn names none; default: the provider's first")
+	f.StringVar(&o.mode, "mode", "", "permission mode (default default): "+strings.Join(permission.Modes(), ", "))
+	f.StringVar(&o.baseURL, "base-url", "", "address of a server that speaks OpenAI's protocol, such as http://127.0.0.1:11434/v1")
+	f.StringVar(&o.keyEnv, "key-env", "", "variable that holds the key")
+	f.StringVar(&o.keyFile, "key-file", "", "file that holds the key, with mode 0600")
+	f.BoolVar(&o.unchecked, "no-check", false, "don't call the provider")
+	f.BoolVar(&o.force, "force", false, "replace the file that is there")
+	return cmd
+}
+
+func (a *app) init(ctx context.Context, o *initFlags) error {
+	path := config.UserFile(a.getenv)
+	if path == "" {
+		return usagef("neither HOME nor XDG_CONFIG_HOME is set, so there is no place for your configuration")
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) && !o.force {
+		return usagef("%s is there already; edit it, or replace it with --force", path)
+	}
+	if err := a.askInit(ctx, o); err != nil {
+		return err
+	}
+	p, err := o.providerOf()
+	if err != nil {
+		return err
+	}
+	stored, err := a.initKey(ctx, o, &p)
+	if err != nil {
+		return err
+	}
+	text, err := o.file(p)
+	if err != nil {
+		return err
+	}
+	if err := writeUserFile(path, text); err != nil {
+		return err
+	}
+	return a.print(map[string]any{"file": path, "provider": p.ID, "keyStored": stored, "checked": !o.unchecked && p.Kind != config.KindScript}, func(out *printer) {
+		out.linef("Written: %s", path)
+		if stored {
+			out.linef("The key is stored in %s, which only you can read.", a.storedKeyFile(p.ID))
+		}
+		out.linef("Next: agentd chat, or agentd run \"what does this repository do?\"")
+	})
+}
+
+// askInit asks for what no flag answers.
+func (a *app) askInit(ctx context.Context, o *initFlags) error {
+	asks := terminal.IsTerminal(a.in) && terminal.IsTerminal(a.out) && !a.json
+	if o.provider == "" && !asks {
+		return usagef("--provider is missing; use anthropic, openai, gemini, script, or a name with --base-url and --model")
+	}
+	ask := func(question, otherwise string) (string, error) {
+		_, _ = fmt.Fprintf(a.out, "%s [%s] ", question, otherwise) // if it can't be written, reading fails too
+		line, err := readLine(a.in)
+		if err != nil || ctx.Err() != nil {
+			return "", errors.New("nothing was written")
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			return otherwise, nil
+		}
+		return line, nil
+	}
+	var err error
+	if o.provider == "" {
+		if o.provider, err = ask("Provider: anthropic, openai, gemini, local (a server with OpenAI's protocol), script", "anthropic"); err != nil {
+			return err
+		}
+	}
+	if o.provider == "local" && o.baseURL == "" && asks {
+		if o.baseURL, err = ask("Its address", "http://127.0.0.1:11434/v1"); err != nil {
+			return err
+		}
+	}
+	if o.baseURL != "" && o.model == "" && asks {
+		if o.model, err = ask("Its model", "qwen3:8b"); err != nil {
+			return err
+		}
+	}
+	if o.mode == "" {
+		o.mode = permission.ModeDefault
+		if asks {
+			if o.mode, err = ask("Permission mode: default (reads run, the rest asks), auto (the sandbox is the boundary), plan (reads only)", o.mode); err != nil {
+				return err
+			}
+		}
+	}
+	if !slices.Contains(permission.Modes(), o.mode) {
+		return usagef("unknown mode %q for --mode; use one of %s", o.mode, strings.Join(permission.Modes(), ", "))
+	}
+	return nil
+}
+
+// readLine reads one line and nothing behind it, which may be a key that is read in
+// another way.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	for b := make([]byte, 1); ; {
+		n, err := r.Read(b)
+		if n == 1 && b[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, b[:n]...)
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// providerOf returns the provider that the answers describe.
+func (o *initFlags) providerOf() (config.Provider, error) {
+	p := config.Provider{ID: o.provider, APIKeyEnv: o.keyEnv, APIKeyFile: o.keyFile, BaseURL: o.baseURL}
+	if o.keyEnv != "" && o.keyFile != "" {
+		return p, usagef("--key-env and --key-file can't be used together")
+	}
+	for _, u := range usual {
+		if u.id == o.provider {
+			p.Kind = u.kind
+			if p.APIKeyEnv == "" && p.APIKeyFile == "" && p.BaseURL == "" {
+				p.APIKeyEnv = u.env
+			}
+		}
+	}
+	switch {
+	case p.Kind != "":
+	case o.provider == builtIn:
+		p.Kind = config.KindScript
+	case o.baseURL == "":
+		return p, usagef("unknown provider %q for --provider; use anthropic, openai, gemini or script, or name its address with --base-url", o.provider)
+	default:
+		p.Kind = config.KindOpenAI
+	}
+	if o.baseURL != "" {
+		if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return p, usagef("--base-url must be an absolute http or https address")
+		}
+		if o.model == "" {
+			return p, usagef("--model is missing: the models of %s are not known", o.baseURL)
+		}
+	}
+	if o.model != "" {
+		m := config.Model{ID: strings.TrimPrefix(o.model, p.ID+"/")}
+		p.Models = []config.Model{m}
+	}
+	return p, nil
+}
+
+// initKey finds the key, checks it, and stores one that is nowhere yet.
+func (a *app) initKey(ctx context.Context, o *initFlags, p *config.Provider) (stored bool, err error) {
+	if p.Kind == config.KindScript {
+		return false, nil
+	}
+	key := a.keyOf(*p)
+	switch {
+	case key != "":
+	case o.keyEnv != "":
+		return false, usagef("--key-env: %s is not set", o.keyEnv)
+	case o.keyFile != "":
+		_, err := readKey(a.fromHomeOf(o.keyFile))
+		return false, usagef("--key-file: %w", errors.Join(err))
+	case o.baseURL != "" && o.unchecked: // many local servers want none
+		return false, nil
+	case o.baseURL != "" && !terminal.IsTerminal(a.in):
+	default:
+		if key, err = a.readSecret(ctx, fmt.Sprintf("Key of %s (it is not shown): ", p.ID)); err != nil {
+			return false, err
+		}
+		stored = true
+	}
+	if !o.unchecked {
+		if err := a.checkKey(ctx, *p, key); err != nil {
+			return false, err
+		}
+	}
+	if stored {
+		_, err = a.storeKey(p.ID, key)
+	}
+	return stored, err
+}
+
+// file is the configuration that the answers describe.
+func (o *initFlags) file(p config.Provider) (string, error) {
+	provider := yaml.MapSlice{{Key: "id", Value: p.ID}, {Key: "kind", Value: p.Kind}}
+	add := func(key, value string) {
+		if value != "" {
+			provider = append(provider, yaml.MapItem{Key: key, Value: value})
+		}
+	}
+	add("baseURL", p.BaseURL)
+	add("apiKeyEnv", p.APIKeyEnv)
+	add("apiKeyFile", p.APIKeyFile)
+	models := modelsOf(p, "")
+	if len(models) == 0 {
+		return "", usagef("--model is missing: no models of %s are known", p.ID)
+	}
+	listed := p
+	listed.Models = nil
+	if !slices.ContainsFunc(modelsOf(listed, ""), func(m model.Info) bool { return m.Model == models[0].Model }) {
+		provider = append(provider, yaml.MapItem{Key: "models", Value: []yaml.MapSlice{{{Key: "id", Value: models[0].Model}}}})
+	}
+	doc := yaml.MapSlice{
+		{Key: "providers", Value: []yaml.MapSlice{provider}},
+		{Key: "routing", Value: yaml.MapSlice{{Key: "default", Value: models[0].ID()}}},
+		{Key: "permissions", Value: yaml.MapSlice{{Key: "mode", Value: o.mode}}},
+	}
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		return "", fmt.Errorf("configuration: %w", err)
+	}
+	return "# Written by \"agentd init\". Keys don't belong here: see apiKeyEnv, apiKeyFile and \"agentd login\".\n" + string(text), nil
+}
+
+// writeUserFile puts the user's configuration in place, whole or not at all.
+func writeUserFile(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".config.*") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		if _, err = config.Load(config.Sources{File: f.Name()}); err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("configuration: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}

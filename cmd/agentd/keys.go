@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/datadir"
+)
+
+// keyOf returns the key of a provider: of the variable that the configuration names, of
+// the file that it names, or what "agentd login" stored. It is empty if there is none.
+func (a *app) keyOf(p config.Provider) string {
+	if key := a.env[keyEnv(p)]; key != "" {
+		return key
+	}
+	if p.APIKeyFile != "" {
+		key, err := readKey(a.fromHomeOf(p.APIKeyFile))
+		if err != nil {
+			return "" // doctor and the turn say that there is none
+		}
+		return key
+	}
+	if p.Kind == config.KindScript {
+		return ""
+	}
+	key, err := readKey(a.storedKeyFile(p.ID))
+	if err != nil {
+		return ""
+	}
+	return key
+}
+
+// storedKeyFile is where "agentd login" keeps the key of a provider: in the folder of
+// the user's own key, which no tool can see. It is empty if the user has no home.
+func (a *app) storedKeyFile(provider string) string {
+	folder := a.keeper().Folder()
+	if folder == "" || provider == "" || strings.ContainsAny(provider, `/\`+"\x00") || strings.HasPrefix(provider, ".") {
+		return ""
+	}
+	return filepath.Join(folder, "keys", provider)
+}
+
+// fromHomeOf resolves a path that may begin with the user's home.
+func (a *app) fromHomeOf(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && a.env["HOME"] != "" {
+		return filepath.Join(a.env["HOME"], rest)
+	}
+	return path
+}
+
+var errKeyReadable = errors.New("other users can read it; chmod 600 it")
+
+// readKey reads a file with a key, which only its owner may read.
+func readKey(path string) (string, error) {
+	if path == "" {
+		return "", fs.ErrNotExist
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !datadir.OnlyMine(info) {
+		return "", errKeyReadable
+	}
+	data, err := readBounded(path, maxCredential)
+	if err != nil {
+		return "", err
+	}
+	return cleanKey(string(data))
+}
+
+// cleanKey returns a key as it is sent, or why it is none.
+func cleanKey(text string) (string, error) {
+	key := strings.TrimSpace(text)
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", errNoToken
+	}
+	return key, nil
+}
+
+// keyHint says how the key of a provider is given.
+func keyHint(p config.Provider) string {
+	login := fmt.Sprintf("run \"agentd login %s\"", p.ID)
+	switch env := keyEnv(p); {
+	case p.APIKeyFile != "":
+		return "put it into " + p.APIKeyFile
+	case env != "":
+		return "set " + env + ", or " + login
+	}
+	return login
+}
+
+// noModelAdvice is what to do about having no model at all.
+const noModelAdvice = `no model is configured: "agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; to try agentd without one, ask for the built-in provider with --model script/script`
+
+// modelMissing returns what is wrong with having a turn carried out here by a model, the
+// configured default if it is empty; nil if nothing is known to be. Servers that others
+// started know their own models.
+func (a *app) modelMissing(c *config.Config, model string) error {
+	if a.server != "" {
+		return nil
+	}
+	if err := a.vendorKeyMissing(c, model); err != nil {
+		return err
+	}
+	if model != "" || !a.ownServer(c) || !a.onlyBuiltIn(c) {
+		return nil
+	}
+	if c.Data == "" {
+		return errNoHome
+	}
+	if n, err := readNote(c.Local()); err == nil && n != nil && !n.Background {
+		return nil
+	}
+	return usagef("%s", noModelAdvice)
+}
+
+// onlyBuiltIn reports whether no provider is configured and no key is there.
+func (a *app) onlyBuiltIn(c *config.Config) bool {
+	return len(c.Providers) == 0 && slices.ContainsFunc(a.providersOf(c), func(p config.Provider) bool { return p.ID == builtIn })
+}
+
+// vendorKeyMissing says which key is missing for a model of a vendor that would be
+// configured by its key alone.
+func (a *app) vendorKeyMissing(c *config.Config, model string) error {
+	provider, _, named := strings.Cut(model, "/")
+	if !named || len(c.Providers) > 0 {
+		return nil
+	}
+	for _, u := range usual {
+		p := config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}
+		if u.id == provider && a.keyOf(p) == "" {
+			return usagef("--model %s: the key of %s is missing: %s", model, u.id, keyHint(p))
+		}
+	}
+	return nil
+}
