@@ -60,7 +60,13 @@ func sayRouting(e *event.Event) (string, bool) {
 		}
 		return fmt.Sprintf("The model %s/%s was chosen (%s): %s.", p.SelectedProvider, p.SelectedModel, p.DecisionSource, p.DecisionReason), true
 	case *event.RateLimitHit:
-		return fmt.Sprintf("The %s limit of %s made the request wait.", cmp.Or(p.Source, "provider"), p.Provider), true
+		switch {
+		case p.LimitName == "rest": // model.LimitRest: the provider asked for it
+			return fmt.Sprintf("%s had asked to wait, so the request did.", p.Provider), true
+		case p.Source == "client":
+			return fmt.Sprintf("The configured limit of %s made the request wait.", p.Provider), true
+		}
+		return fmt.Sprintf("The limit of %s made the request wait.", p.Provider), true
 	case *event.QuotaState:
 		if e.Type == event.TypeQuotaBlocked {
 			return "Nothing is left of the budget or quota " + p.QuotaName + becauseClause(p.Reason) + ".", true

@@ -209,6 +209,9 @@ func (s *Server) countRequest(r *http.Request, w *recorder, q *request, took tim
 	s.metrics.sent.Add(w.bytes)
 }
 
+// RequestMessage is the message of the log's lines about requests.
+const RequestMessage = "request"
+
 // logRequest logs a request. No header and no query is logged: a token might be in them.
 func (s *Server) logRequest(r *http.Request, w *recorder, q *request, took time.Duration) {
 	level := slog.LevelInfo
@@ -236,7 +239,7 @@ func (s *Server) logRequest(r *http.Request, w *recorder, q *request, took time.
 			attrs = append(attrs, slog.Any("error", q.err))
 		}
 	}
-	s.opt.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+	s.opt.Logger.LogAttrs(r.Context(), level, RequestMessage, attrs...)
 }
 
 // levelOf tells a caller's mistake, a bound that was reached and a defect apart.

@@ -55,7 +55,9 @@ func (a *app) backup(ctx context.Context, c *config.Config, file string, open op
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	err = a.copyFacts(ctx, c, f, open)
+	show := a.progress()
+	err = a.copyFacts(ctx, c, show.counting("backup", f), open)
+	show.done()
 	if err == nil {
 		err = f.Sync()
 	}

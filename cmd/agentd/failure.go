@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -47,7 +48,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		}
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
-	said, _ := redact.New(redact.Options{}).Text(suggestValue(nameFlag(cmd, err, describe(err))))
+	said, _ := redact.New(redact.Options{}).Text(suggestValue(a.nameKey(nameFlag(cmd, err, describe(err)))))
 	if a.jsonErrors {
 		// Where standard error can't be written there is no one to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
@@ -121,6 +122,31 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 		return name + " " + rest
 	}
 	return name + ": " + rest
+}
+
+// unknownModel is how the runtime refuses a model.
+var unknownModel = regexp.MustCompile(`"([^"]*)" is not a configured model`)
+
+// vendorOf are the beginnings of models' names by which their vendors are known.
+var vendorOf = map[string]string{"claude": "anthropic", "gpt": "openai", "gemini": "gemini"}
+
+// nameKey adds to the refusal of a vendor's model which key is missing.
+func (a *app) nameKey(text string) string {
+	m := unknownModel.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	vendor, _, named := strings.Cut(m[1], "/")
+	if !named {
+		family, _, _ := strings.Cut(m[1], "-")
+		vendor = vendorOf[family]
+	}
+	for _, u := range usual {
+		if u.id == vendor && a.env[u.env] == "" {
+			return text + "; to use " + u.id + ", set " + u.env + " where turns run, or configure the provider"
+		}
+	}
+	return text
 }
 
 // flagNames are the flags whose names differ from those of their parameters.

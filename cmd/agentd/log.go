@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/server"
 )
 
 // logger returns the log of a long-running command and the level that a reload
@@ -13,6 +15,11 @@ func (a *app) logger(c *config.Config) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	setLevel(level, c.Log.Level)
 	opt := &slog.HandlerOptions{Level: level}
+	if terminal.IsTerminal(a.err) && c.Log.Format != "json" && c.Log.Level == "info" {
+		// A server in the background shares its terminal with other commands: their own
+		// requests don't belong between their answers. --log-level debug shows them.
+		return slog.New(&withoutRequests{slog.NewTextHandler(a.err, opt)}), level
+	}
 	if c.Log.Format == "text" || (c.Log.Format == "auto" && terminal.IsTerminal(a.err)) {
 		return slog.New(slog.NewTextHandler(a.err, opt)), level
 	}
@@ -34,4 +41,25 @@ func (a *app) quiet(c *config.Config, explicit bool) *slog.Logger {
 		level.Set(slog.LevelWarn)
 	}
 	return log
+}
+
+// withoutRequests leaves out the lines about requests that went well.
+type withoutRequests struct{ slog.Handler }
+
+// Handle implements [slog.Handler].
+func (h *withoutRequests) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == server.RequestMessage && r.Level <= slog.LevelInfo {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *withoutRequests) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &withoutRequests{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *withoutRequests) WithGroup(name string) slog.Handler {
+	return &withoutRequests{h.Handler.WithGroup(name)}
 }

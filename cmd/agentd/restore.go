@@ -74,13 +74,15 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 		return fmt.Errorf("restore: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	head, err := readArchive(in, dir)
+	show := a.progress()
+	defer show.done()
+	head, err := readArchive(show.reading("restore", in), dir)
 	if err != nil {
 		return err
 	}
 	report := &session.Report{}
 	if verify {
-		if report, err = verifyRestored(ctx, dir); err != nil {
+		if report, err = verifyRestored(ctx, dir, show); err != nil {
 			return err
 		}
 	}
@@ -94,6 +96,7 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 	if err := os.Rename(dir, target); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	show.done()
 	return a.print(map[string]any{"data": target, "createdAt": head.CreatedAt, "verified": verify, "sessions": report.Sessions, "events": report.Events}, func(p *printer) {
 		p.linef("%s: restored the backup of %s", target, head.CreatedAt.Format("2006-01-02 15:04:05 MST"))
 		if verify {
@@ -116,12 +119,12 @@ func mustBeFree(target string) error {
 	return nil
 }
 
-func verifyRestored(ctx context.Context, dir string) (*session.Report, error) {
+func verifyRestored(ctx context.Context, dir string, show *progress) (*session.Report, error) {
 	s, err := pebble.Open(dir, nil)
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
-	report, err := session.Verify(ctx, s, session.VerifyOptions{})
+	report, err := session.Verify(ctx, s, session.VerifyOptions{Progress: show.verified})
 	if err = errors.Join(err, s.Close(), os.Remove(filepath.Join(dir, "lock"))); err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}

@@ -73,9 +73,11 @@ func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file str
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	if err = write(to); err == nil {
+	show := a.progress()
+	if err = write(show.counting("export", to)); err == nil {
 		err = to.Sync()
 	}
+	show.done()
 	info, statErr := to.Stat()
 	if err = errors.Join(err, statErr, to.Close()); err != nil {
 		return errors.Join(err, os.Remove(file))
@@ -156,7 +158,10 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 }
 
 func (a *app) importFrom(ctx context.Context, f mover, file *os.File, opt transfer.ImportOptions) error {
+	show := a.progress()
+	show.sayf("import: checking %s", file.Name())
 	got, err := f.importSession(ctx, file, opt)
+	show.done()
 	if err != nil {
 		return byFlag(byFlag(err, "(allowOpen)", "(--allow-open)"), "(allowPolicy)", "(--allow-policy)")
 	}

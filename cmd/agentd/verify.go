@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,13 +75,16 @@ func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []str
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	out, in := io.Pipe()
 	copied := make(chan error, 1)
+	show := a.progress()
 	go func() {
-		err := r.backup(ctx, in)
+		err := r.backup(ctx, show.counting("copying the data", in))
 		copied <- errors.Join(err, in.CloseWithError(err))
 	}()
 	_, err = readArchive(out, dir)
 	_ = out.CloseWithError(err) // the copy ends, also if not all of it was read
-	if failed := <-copied; failed != nil || err != nil {
+	failed := <-copied
+	show.done()
+	if failed != nil || err != nil {
 		return cmp.Or(failed, err)
 	}
 	s, err := pebble.Open(dir, nil)
@@ -105,7 +107,7 @@ func (a *app) verify(ctx context.Context, s store.Store, sessions []string) erro
 		return err
 	}
 	show := a.progress()
-	report, err := session.Verify(ctx, s, session.VerifyOptions{Sessions: sessions, Progress: show.update})
+	report, err := session.Verify(ctx, s, session.VerifyOptions{Sessions: sessions, Progress: show.verified})
 	show.done()
 	if err != nil {
 		return err
@@ -188,27 +190,4 @@ func (v *verified) printText(p *printer) {
 		return
 	}
 	p.linef("%s", p.Paint(terminal.Red, fmt.Sprintf("%d problems", len(r.Problems))))
-}
-
-// progress is a line on a terminal that is written over; elsewhere it is nothing.
-type progress struct {
-	a     *app
-	shown time.Time
-	on    bool
-}
-
-func (a *app) progress() *progress { return &progress{a: a, on: terminal.IsTerminal(a.err)} }
-
-func (p *progress) update(r session.Report) {
-	if !p.on || time.Since(p.shown) < 100*time.Millisecond {
-		return
-	}
-	p.shown = time.Now()
-	_, _ = fmt.Fprintf(p.a.err, "\r\x1b[K%d sessions, %d facts, %d problems", r.Sessions, r.Events, len(r.Problems))
-}
-
-func (p *progress) done() {
-	if p.on && !p.shown.IsZero() {
-		_, _ = fmt.Fprint(p.a.err, "\r\x1b[K")
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
+	"agentd/model"
 )
 
 // showAside says in a line what happens beside answer and tools.
@@ -84,7 +85,7 @@ func (v *View) showGovernance(e *event.Event) {
 
 func (v *View) limited(p *event.RateLimitHit) {
 	who := p.Provider
-	if p.Source == "client" {
+	if p.Source == "client" && p.LimitName != model.LimitRest { // a model rests because its provider said so
 		who = "the configured limit of " + p.Provider
 	}
 	text := "rate limited by " + who
