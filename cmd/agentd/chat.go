@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +83,14 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 	if _, err := o.params("hello"); err != nil { // what is typed comes later, with the same flags
 		return err
 	}
+	if _, _, drawn := a.drawnTerminal(o); drawn {
+		held, errs := &heldLog{}, a.err
+		a.err = held // the log would be written into what is drawn
+		defer func() {
+			a.err = errs
+			held.writeTo(errs)
+		}()
+	}
 	return a.withFacts(cmd, toRun, func(f facts.Source) error {
 		if o.session == "" {
 			o.here = currentFolder(f)
@@ -106,7 +117,7 @@ func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt
 	if drawn {
 		return tui.Run(ctx, &tui.Options{
 			Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: a.ink(a.out), Describe: describe,
-			Export: export, Folder: folder, Env: a.env,
+			Export: export, Folder: folder, SameMachine: a.server == "", Env: a.env,
 		}, in, out)
 	}
 	ink := a.ink(a.out)
@@ -115,7 +126,7 @@ func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt
 	}
 	err = chat.Run(ctx, &chat.Options{
 		Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: ink, Describe: describe,
-		Export: export, Folder: folder, Prompts: terminal.IsTerminal(a.in), Width: terminal.Width(a.out),
+		Export: export, Folder: folder, SameMachine: a.server == "", Prompts: terminal.IsTerminal(a.in), Width: terminal.Width(a.out),
 	}, a.in, a.out)
 	if errors.Is(err, chat.ErrUnanswered) {
 		return &exitError{exitBlocked, err}
@@ -130,4 +141,30 @@ func (a *app) drawnTerminal(o *chatFlags) (in, out *os.File, drawn bool) {
 	drawn = isIn && isOut && terminal.IsTerminal(a.in) && terminal.IsTerminal(a.out) && a.env["TERM"] != "dumb" && a.env["TERM"] != "" &&
 		!o.plain && !o.screenReader && a.env["AGENTD_SCREEN_READER"] == ""
 	return in, out, drawn
+}
+
+// heldLog keeps what is logged while the terminal is drawn on, for afterwards. Many
+// goroutines may write to it.
+type heldLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// maxHeld bounds what is kept; the beginning says what went wrong first.
+const maxHeld = 64 << 10
+
+// Write implements [io.Writer].
+func (h *heldLog) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.text.Len()+len(b) <= maxHeld {
+		h.text.Write(b)
+	}
+	return len(b), nil
+}
+
+func (h *heldLog) writeTo(w io.Writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, _ = w.Write(h.text.Bytes()) // the log that would say so is this one
 }

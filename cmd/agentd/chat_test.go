@@ -47,7 +47,7 @@ func TestChat(t *testing.T) {
 		c := atTerminal(t, size[0], size[1], playing(t, dir, "chat"))
 		c.see("/help lists the commands")
 		c.typing("please build\r")
-		c.see("? Allow shell?  destructive")
+		c.see("? Allow shell?")
 		c.see("│ echo made > out.txt; echo 'it is made'")
 		c.see("why: in mode default only reads run by themselves")
 		c.see("▸ y yes, once")

@@ -46,6 +46,8 @@ type Options struct {
 	Export func(ctx context.Context, ref, file string) error
 	// Folder is where the client was started.
 	Folder string
+	// SameMachine says that the runtime's files are this machine's.
+	SameMachine bool
 	// Prompts says that a prompt is written where a line is waited for; in a pipe nobody
 	// waits.
 	Prompts bool
@@ -81,7 +83,7 @@ type client struct {
 func Run(ctx context.Context, o *Options, in io.Reader, out io.Writer) error {
 	c := &client{options: o, out: out, posts: make(chan func()), ended: make(chan struct{})}
 	c.talk = conversation.New(&conversation.Options{
-		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, Flat: true,
+		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, SameMachine: o.SameMachine, Flat: true,
 	})
 	defer c.talk.Close()
 	defer close(c.ended)

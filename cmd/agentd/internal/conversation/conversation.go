@@ -65,6 +65,9 @@ type Options struct {
 	Folder string
 	// Export writes the review behind a reference to a file.
 	Export func(ctx context.Context, ref, file string) error
+	// SameMachine says that the runtime's files are this machine's: what stands in a file
+	// can be shown beside what a call would make of it.
+	SameMachine bool
 }
 
 // Conversation is a session with a person.
@@ -74,6 +77,10 @@ type Conversation struct {
 	describe func(error) string
 	folder   string
 	export   func(ctx context.Context, ref, file string) error
+	// here says that the runtime's files are this machine's, root is where the session
+	// works.
+	here bool
+	root string
 	// View shows the facts.
 	View *turntext.View
 
@@ -121,7 +128,7 @@ type Conversation struct {
 // New returns a conversation without a session: the first turn makes one.
 func New(o *Options) *Conversation {
 	c := &Conversation{
-		source: o.Source, front: o.Front, describe: o.Describe, folder: o.Folder, export: o.Export, options: o.Turn, texts: map[string]string{}, open: map[string]bool{},
+		source: o.Source, front: o.Front, describe: o.Describe, folder: o.Folder, export: o.Export, here: o.SameMachine, options: o.Turn, texts: map[string]string{}, open: map[string]bool{},
 		ordered: make(chan func(), 64),
 	}
 	c.View = &turntext.View{Ink: o.Ink, Stage: o.Front, Prompts: true, Flat: o.Flat}
@@ -173,6 +180,7 @@ func (c *Conversation) takeUp(p *past) {
 	c.session, c.thread, c.caughtUp = p.session, t.ThreadID, p.last
 	c.ordered <- func() { c.opened = p.session }
 	c.status.takePast(t)
+	c.root = t.Cwd
 	for _, turn := range t.Turns {
 		c.remember(turn.Preview)
 	}
@@ -240,6 +248,7 @@ func (c *Conversation) leaveSession() {
 	}
 	c.View.Rest()
 	model, mode := c.status.defaultModel, c.status.defaultMode
+	c.root = ""
 	c.session, c.thread, c.active, c.lastTurn, c.caughtUp, c.sequence = "", "", "", "", 0, 0
 	c.queue, c.texts, c.open, c.questions, c.asking = nil, map[string]string{}, map[string]bool{}, turntext.Questions{}, nil
 	c.held, c.holding, c.calls, c.agents = nil, false, nil, agentTree{}

@@ -1,7 +1,11 @@
 package conversation
 
 import (
+	"cmp"
+	"os"
+	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/cmd/agentd/internal/terminal"
@@ -84,6 +88,10 @@ func (c *Conversation) isShown(e *event.Event) bool {
 func (c *Conversation) trackFact(e *event.Event) {
 	c.status.track(e)
 	switch p := e.Payload.(type) {
+	case *event.SessionCreated:
+		if p.Workspace != nil {
+			c.root = p.Workspace.Root
+		}
 	case *event.TurnSubmitted:
 		text := turntext.InputText(p.Input)
 		if text == "" {
@@ -260,5 +268,31 @@ func (c *Conversation) askDue() {
 	}
 	c.View.Flush()
 	c.asking = q
+	c.readBefore(q)
 	c.front.Ask(q)
+}
+
+// maxBefore bounds the files that are read to show a change.
+const maxBefore = 1 << 20
+
+// readBefore gives a question what stands in the file now, where that can be told.
+func (c *Conversation) readBefore(q *turntext.Question) {
+	path := q.Path()
+	if path == "" || !c.here {
+		return
+	}
+	if !filepath.IsAbs(path) {
+		root := cmp.Or(c.root, q.Required.KeepFor)
+		if root == "" {
+			return
+		}
+		path = filepath.Join(root, path)
+	}
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBefore {
+		return // it is new, or no text to compare with
+	}
+	if text, err := os.ReadFile(path); err == nil && utf8.Valid(text) { //nolint:gosec // the call names it, and only the user sees it
+		q.ShowBefore(string(text))
+	}
 }

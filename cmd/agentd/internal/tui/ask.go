@@ -28,7 +28,7 @@ type ask struct {
 
 // Ask implements [conversation.Front].
 func (c *client) Ask(q *turntext.Question) {
-	c.talk.View.Insert(append([]string{""}, q.Panel(c.ink, c.cols)...)...)
+	c.talk.View.Insert(append([]string{""}, q.Intro(c.ink, c.cols)...)...)
 	a := &ask{question: q, answers: q.Answers(), focused: len(c.edit.text) == 0}
 	if len(a.answers) == 0 {
 		a.form = newForm(q)

@@ -64,6 +64,16 @@ func newForm(q *turntext.Question) *form {
 		f.required = slices.Contains(s.Required, name)
 		out.fields = append(out.fields, f)
 	}
+	// What is needed comes first, otherwise the order is the schema's.
+	slices.SortStableFunc(out.fields, func(a, b *field) int {
+		switch {
+		case a.required == b.required:
+			return 0
+		case a.required:
+			return -1
+		}
+		return 1
+	})
 	return out
 }
 

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/cmd/agentd/internal/terminal"
@@ -53,7 +54,12 @@ func (m *menu) offerCommand(c *client, text string) {
 	for _, x := range c.commands() {
 		switch {
 		case !argument && fits(x.Name, name):
-			m.entries = append(m.entries, entry{x.Name, strings.TrimSpace(x.Args + "  " + x.Help)})
+			e := entry{x.Name, strings.TrimSpace(x.Args + "  " + x.Help)}
+			if x.Name == name { // what is written out comes first
+				m.entries = slices.Insert(m.entries, 0, e)
+				continue
+			}
+			m.entries = append(m.entries, e)
 		case argument && x.Name == name && x.Complete != nil:
 			m.from = len(name) + 1
 			for _, value := range x.Complete() {
@@ -62,9 +68,6 @@ func (m *menu) offerCommand(c *client, text string) {
 				}
 			}
 		}
-	}
-	if len(m.entries) == 1 && m.entries[0].text == name {
-		m.entries[0].help += "  (Enter)"
 	}
 }
 

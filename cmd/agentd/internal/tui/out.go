@@ -1,11 +1,13 @@
 package tui
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"sync"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // ttyOutput is the terminal, and tells when something was drawn for the first time:
@@ -19,7 +21,9 @@ type ttyOutput struct {
 // Write implements [io.Writer].
 func (t *ttyOutput) Write(b []byte) (int, error) {
 	n, err := t.File.Write(b)
-	t.once.Do(func() { close(t.drawn) })
+	if bytes.Contains(b, []byte(ansi.SetModeBracketedPaste)) { // it comes with the first drawing
+		t.once.Do(func() { close(t.drawn) })
+	}
 	return n, err
 }
 

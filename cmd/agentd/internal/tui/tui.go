@@ -51,6 +51,8 @@ type Options struct {
 	Export func(ctx context.Context, ref, file string) error
 	// Folder is where the client was started.
 	Folder string
+	// SameMachine says that the runtime's files are this machine's.
+	SameMachine bool
 	// Env is the environment.
 	Env map[string]string
 }
@@ -65,7 +67,7 @@ func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
 		tea.WithFilter(c.makeRoom), tea.WithEnvironment(environ(o.Env)))
 	c.talk = conversation.New(&conversation.Options{
-		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder,
+		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, SameMachine: o.SameMachine,
 	})
 	defer c.talk.Close()
 	if o.Session != "" {

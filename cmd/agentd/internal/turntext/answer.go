@@ -71,5 +71,10 @@ func (q *Question) Answers() []Answer {
 		session.Scope = "session"
 		out = append(out, Answer{Key: "a", Text: "yes, for this session", answer: session})
 	}
+	if kept := q.keptRules(); kept != "" {
+		project := yes
+		project.Scope = "project"
+		out = append(out, Answer{Key: "p", Text: "yes, always in this project: " + kept, answer: project})
+	}
 	return append(out, Answer{Key: "n", Text: "no, and say why", TakesReason: true, answer: no})
 }

@@ -3,12 +3,6 @@ package turntext
 import (
 	"regexp"
 	"strings"
-
-	"charm.land/glamour/v2"
-	style "charm.land/glamour/v2/ansi"
-	"github.com/charmbracelet/x/ansi"
-
-	"agentd/cmd/agentd/internal/terminal"
 )
 
 // markdown cuts a text that is still coming into blocks that are finished: a
@@ -99,104 +93,19 @@ func continues(line string, list bool) bool {
 	return list && (listItem.MatchString(line) || strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "\t"))
 }
 
-// renderBlock returns a block of markdown as lines for a terminal of that width.
-func renderBlock(k terminal.Ink, block string, cols int) []string {
-	cols = max(cols, 10)
-	width := min(cols-1, MaxText)
-	if strings.HasPrefix(block, "|") {
-		width = min(width, longest(block)) // a table fills the width that it is given
+// live renders what is there of a block that is still coming: its last rows. Only the
+// end of a long one is looked at, which is all that is seen.
+func (m *markdown) live(render func(block string) []string, most int) []string {
+	text := strings.Trim(m.rest, "\n")
+	const enough = 16 << 10
+	if len(text) > enough {
+		head, _, _ := strings.Cut(text, "\n")
+		text = strings.ToValidUTF8(text[len(text)-enough:], "")
+		if fence.MatchString(head) {
+			_, text, _ = strings.Cut(text, "\n")
+			text = head + "\n" + text
+		}
 	}
-	r, err := glamour.NewTermRenderer(glamour.WithStyles(markdownStyle(bool(k))), glamour.WithWordWrap(width), glamour.WithChromaFormatter("terminal16"))
-	if err != nil {
-		return terminal.Wrap(block, cols)
-	}
-	out, err := r.Render(block)
-	if err != nil {
-		return terminal.Wrap(block, cols)
-	}
-	lines := strings.Split(out, "\n")
-	for i := range lines {
-		lines[i] = trimRight(lines[i])
-	}
-	return withoutEmptyEnds(lines)
-}
-
-// MaxText is the width beyond which text is hard to read.
-const MaxText = 100
-
-// longest returns the width of the longest line.
-func longest(text string) int {
-	most := 0
-	for line := range strings.SplitSeq(text, "\n") {
-		most = max(most, ansi.StringWidth(line))
-	}
-	return most
-}
-
-var (
-	padding = regexp.MustCompile(`(?:\x1b\[[0-9;]*m| )+$`)
-	// A link that a terminal opens may lead elsewhere than its text says; the address
-	// itself stands behind it.
-	hyperlink = regexp.MustCompile(`\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)`)
-)
-
-// trimRight removes what fills a line up, with the colours in it.
-func trimRight(line string) string {
-	line = padding.ReplaceAllString(hyperlink.ReplaceAllString(line, ""), "")
-	if strings.Contains(line, "\x1b[") {
-		line += "\x1b[0m"
-	}
-	return line
-}
-
-func withoutEmptyEnds(lines []string) []string {
-	empty := func(s string) bool { return strings.TrimSpace(ansi.Strip(s)) == "" }
-	for len(lines) > 0 && empty(lines[0]) {
-		lines = lines[1:]
-	}
-	for len(lines) > 0 && empty(lines[len(lines)-1]) {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
-}
-
-// markdownStyle uses the sixteen colours that the user has chosen for the
-// terminal, so that it can be read on dark and on light ones; without colour it
-// has the structure alone.
-func markdownStyle(colour bool) style.StyleConfig {
-	s := style.StyleConfig{
-		BlockQuote:     style.StyleBlock{Indent: new(uint(1)), IndentToken: new("│ ")},
-		List:           style.StyleList{LevelIndent: 2},
-		Heading:        style.StyleBlock{StylePrimitive: style.StylePrimitive{BlockSuffix: "\n"}},
-		HorizontalRule: style.StylePrimitive{Format: "────────"},
-		Item:           style.StylePrimitive{BlockPrefix: "• "},
-		Enumeration:    style.StylePrimitive{BlockPrefix: ". "},
-		Task:           style.StyleTask{Ticked: "☑ ", Unticked: "☐ "},
-		ImageText:      style.StylePrimitive{Format: "[image: {{.text}}]"},
-		CodeBlock:      style.StyleCodeBlock{StyleBlock: style.StyleBlock{Margin: new(uint(2))}},
-		Code:           style.StyleBlock{StylePrimitive: style.StylePrimitive{Prefix: "`", Suffix: "`"}},
-	}
-	if !colour {
-		return s
-	}
-	on := new(true)
-	s.Heading.Bold, s.Heading.Color = on, new("6")
-	s.H1 = style.StyleBlock{StylePrimitive: style.StylePrimitive{Underline: on}}
-	s.Strong, s.Emph = style.StylePrimitive{Bold: on}, style.StylePrimitive{Italic: on}
-	s.Strikethrough = style.StylePrimitive{CrossedOut: on}
-	s.Link = style.StylePrimitive{Underline: on, Color: new("4")}
-	s.LinkText = style.StylePrimitive{Bold: on}
-	s.Code = style.StyleBlock{StylePrimitive: style.StylePrimitive{Color: new("6")}}
-	s.BlockQuote.Faint = on
-	s.CodeBlock.Chroma = codeColours()
-	return s
-}
-
-// codeColours are near enough to the sixteen of the terminal to become them.
-func codeColours() *style.Chroma {
-	colour := func(hex string) style.StylePrimitive { return style.StylePrimitive{Color: new(hex)} }
-	return &style.Chroma{
-		Comment: colour("#7f7f7f"), Keyword: colour("#0000ee"), KeywordType: colour("#00cdcd"), LiteralString: colour("#00cd00"),
-		LiteralNumber: colour("#cd00cd"), NameFunction: colour("#00cdcd"), GenericDeleted: colour("#cd0000"), GenericInserted: colour("#00cd00"),
-	}
+	lines := render(text)
+	return lines[max(0, len(lines)-most):]
 }

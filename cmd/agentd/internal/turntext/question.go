@@ -19,10 +19,28 @@ type Question struct {
 	Required *event.ActionRequired
 	// evaluated is the decision that led to it, if it is about a tool call.
 	evaluated *event.PermissionEvaluated
+	// before is what stands in the file that the call would change, if that is known.
+	before string
 }
 
 // IsInput says that a value is wanted, not a yes or a no.
 func (q *Question) IsInput() bool { return slices.Contains(q.Required.Decisions, "submit") }
+
+// Intro is Panel without the answers, which the caller shows.
+func (q *Question) Intro(k terminal.Ink, cols int) []string {
+	if !q.IsInput() {
+		return q.Panel(k, cols)
+	}
+	var out []string
+	for i, line := range terminal.Wrap(terminal.PlainBlock(q.Required.Prompt), cols-2) {
+		lead := "  "
+		if i == 0 {
+			lead = k.Paint(terminal.Yellow, "? ")
+		}
+		out = append(out, lead+k.Paint(terminal.Bold, line))
+	}
+	return out
+}
 
 // Panel returns the lines that say what is asked and why.
 func (q *Question) Panel(k terminal.Ink, cols int) []string {
@@ -44,39 +62,11 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 	if p.Destructive {
 		line += "  " + k.Paint(terminal.Red, "destructive")
 	}
-	out := append([]string{line}, q.wantedLines(k, cols)...)
-	out = append(out, q.Reasons(k, cols)...)
-	return append(out, q.keepLines(k, cols)...)
-}
-
-// wantedLines show what would be done: a change of a file as a diff, with colours.
-func (q *Question) wantedLines(k terminal.Ink, cols int) []string {
-	var out []string
-	for i, text := range q.wanted() {
-		if i > 0 && q.changesFile() {
-			out = append(out, diffExcerpt(k, text, maxAsked, cols)...)
-			continue
-		}
+	out := append([]string{line}, q.change(k, cols)...)
+	for _, text := range q.wanted() {
 		out = append(out, excerpt(k, text, maxAsked, cols)...)
 	}
-	return out
-}
-
-func (q *Question) changesFile() bool {
-	kind := toolkind.Of(q.Required.ToolName)
-	return kind == toolkind.WriteFile || kind == toolkind.EditFile
-}
-
-// keepLines say what an answer for the project would keep, before it is written.
-func (q *Question) keepLines(k terminal.Ink, cols int) []string {
-	var out []string
-	for i := range q.Required.KeepRules {
-		r := &q.Required.KeepRules[i]
-		for _, line := range terminal.Wrap("[p] keeps: "+terminal.Plain(r.Decision+" "+r.Tool+" "+r.Match)+", in "+terminal.Plain(q.Required.KeepFor), cols-2) {
-			out = append(out, "  "+k.Paint(terminal.Dim, line))
-		}
-	}
-	return out
+	return append(out, q.Reasons(k, cols)...)
 }
 
 // maxAsked is how many lines of a call are shown before it is allowed.
@@ -87,10 +77,11 @@ func (q *Question) wanted() []string {
 	p := q.Required
 	args, _ := toolkind.ReadArguments(p.SafeArgs) // what isn't there is not shown
 	switch toolkind.Of(p.ToolName) {
-	case toolkind.WriteFile:
-		return []string{args.Path, prefixed("+ ", args.Content)}
-	case toolkind.EditFile:
-		return []string{args.Path, editDiff(args.Old, args.New)}
+	case toolkind.WriteFile, toolkind.EditFile:
+		if args.Content+args.Old+args.New == "" {
+			return []string{args.Path}
+		}
+		return nil
 	case toolkind.Shell:
 		return []string{args.Command}
 	default:
@@ -101,13 +92,43 @@ func (q *Question) wanted() []string {
 	return nil
 }
 
-// prefixed puts a mark before each line.
-func prefixed(mark, text string) string {
-	if text == "" {
+// change is what a call would do to a file, as a diff: what goes, what comes, and what
+// stays around it.
+func (q *Question) change(k terminal.Ink, cols int) []string {
+	args, _ := toolkind.ReadArguments(q.Required.SafeArgs) // what isn't there is not shown
+	var diff string
+	switch toolkind.Of(q.Required.ToolName) {
+	case toolkind.WriteFile:
+		diff = UnifiedDiff(args.Path, q.before, args.Content, 3)
+	case toolkind.EditFile:
+		before, after := args.Old, args.New
+		if strings.Count(q.before, args.Old) == 1 && args.Old != "" {
+			before, after = q.before, strings.Replace(q.before, args.Old, args.New, 1)
+		}
+		diff = UnifiedDiff(args.Path, before, after, 3)
+	default:
+		return nil
+	}
+	if args.Content+args.Old+args.New == "" {
+		return nil
+	}
+	return DrawDiff(k, diff, cols, maxAsked*2)
+}
+
+// Path is the file that a call would change; empty if it changes none that is known.
+func (q *Question) Path() string {
+	switch toolkind.Of(q.Required.ToolName) {
+	case toolkind.WriteFile, toolkind.EditFile:
+		args, _ := toolkind.ReadArguments(q.Required.SafeArgs) // without them there is none
+		return args.Path
+	default:
 		return ""
 	}
-	return mark + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+mark)
 }
+
+// ShowBefore gives the question what stands in the file now, so that a change is shown
+// where it would happen.
+func (q *Question) ShowBefore(content string) { q.before = content }
 
 // Reasons are the lines that say why it is asked and what it would do.
 func (q *Question) Reasons(k terminal.Ink, cols int) []string {
@@ -126,6 +147,9 @@ func (q *Question) Reasons(k terminal.Ink, cols int) []string {
 	}
 	add("why", q.Required.Reason)
 	add("rules", strings.Join(q.Required.RuleRefs, ", "))
+	if kept := q.keptRules(); kept != "" {
+		add("always", "an answer for the project keeps: "+kept+" in "+q.Required.KeepFor)
+	}
 	if e := q.evaluated; e != nil && q.Required.Destructive {
 		add("impact", e.Impact)
 		add("undo", e.RollbackAdvice)
@@ -134,6 +158,16 @@ func (q *Question) Reasons(k terminal.Ink, cols int) []string {
 		add("expires", q.Required.ExpiresAt.Local().Format("15:04:05"))
 	}
 	return out
+}
+
+// keptRules are the rules that an answer for the project would keep, as people read
+// them.
+func (q *Question) keptRules() string {
+	var out []string
+	for _, r := range q.Required.KeepRules {
+		out = append(out, strings.TrimSpace(r.Decision+" "+r.Tool+" "+r.Match))
+	}
+	return terminal.Plain(strings.Join(out, ", "))
 }
 
 // Prompt is what stands before the answer.
@@ -219,7 +253,7 @@ func (q *Question) Describe(r *command.RespondAction) string {
 	case r.Scope == "session":
 		return "allowed for this session"
 	case r.Scope == "project":
-		return "allowed, and kept for this project"
+		return terminal.JoinDots("allowed for this project", "kept: "+q.keptRules())
 	case r.Decision == "allow":
 		return "allowed once"
 	case r.Decision == "deny":

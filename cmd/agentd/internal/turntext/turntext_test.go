@@ -194,7 +194,7 @@ func TestNotesDoNotBreakAText(t *testing.T) {
 	v.Note(terminal.Cyan, "+", "queued: another")
 	v.Rest()
 	v.Refresh()
-	want := []string{" a  │ b", "────┼────", " 1  │ 2", "", "End", "", "+ queued: next", "+ queued: another"}
+	want := []string{" a │ b", "───┼───", " 1 │ 2", "", "End", "", "+ queued: next", "+ queued: another"}
 	got := make([]string, len(b.printed))
 	for i, line := range b.printed {
 		got[i] = strings.TrimRight(line, " ")

@@ -404,7 +404,7 @@ func (v *View) live(now time.Time) []string {
 	cols, _ := v.Stage.Size()
 	var out []string
 	if v.text.rest != "" {
-		out = append(out, lastRows(v.text.rest, textRows, cols)...)
+		out = append(out, v.text.live(func(block string) []string { return renderBlock(v.Ink, block, cols) }, textRows)...)
 	} else if v.reasoning != "" {
 		for _, line := range lastRows(v.reasoning, thinkRows, cols-2) {
 			out = append(out, v.Ink.Paint(terminal.Dim, "  "+line))
@@ -418,7 +418,7 @@ func (v *View) live(now time.Time) []string {
 	spin := string(spinner[v.frame%len(spinner)])
 	running := false
 	for _, t := range v.tools {
-		if !t.running {
+		if !t.running || v.Asking {
 			continue
 		}
 		running = true
