@@ -66,7 +66,7 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 		pause_task promote_queued_turn reconnect_channel record_benchmark_reward record_review remove_peer_push
 		remove_queued_turn report_job_item report_peer_push resize_process resolve_permission respond_action respond_actions
 		resume_schedule resume_subagent resume_task resume_thread retry_job_item retry_task revoke_token rollback_thread
-		rotate_token run_retention search send_channel_message send_subagent_input set_peer_push set_policy set_quotas
+		rotate_token run_retention run_schedule search send_channel_message send_subagent_input set_peer_push set_policy set_quotas
 		settle_peer_task spawn_subagent start_benchmark_trial start_job start_replay start_task submit_turn suggest_policy terminate_process
 		test_policy test_reviewer unlink_tasks update_peer_task update_session update_task update_thread usage wait_subagents
 		write_process_stdin`)
@@ -182,7 +182,7 @@ var contractRow = regexp.MustCompile("(?m)^\\| (`[a-z_]+`(?:, `[a-z_]+`)*) \\|")
 
 // beyond are the commands that agentd offers beyond the contract.
 var beyond = []string{
-	"create_schedule", "list_schedules", "pause_schedule", "resume_schedule", "delete_schedule",
+	"create_schedule", "list_schedules", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
 	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
 	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas", "report_job_item", "record_review",
 	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "start_replay", "get_replay", "cancel_replay",

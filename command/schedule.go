@@ -111,6 +111,20 @@ type ListSchedulesResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
+// RunSchedule has a schedule start a run now, besides those that are due.
+type RunSchedule struct {
+	Mutation
+	// ScheduleID is the schedule's id.
+	ScheduleID string `json:"scheduleId" check:"id"`
+}
+
+// Command implements [Params].
+func (*RunSchedule) Command() Name           { return "run_schedule" }
+func (*RunSchedule) returns(*ScheduleResult) {}
+
+// Validate implements [Params].
+func (p *RunSchedule) Validate() error { return check(p) }
+
 // PauseSchedule holds a schedule: it starts nothing until it is resumed.
 type PauseSchedule struct {
 	Mutation

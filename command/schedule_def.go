@@ -18,6 +18,13 @@ func scheduleDefs() []Def {
 			Example: `{"limit":10}`,
 		},
 		{
+			Name: "run_schedule", Noun: "schedule", Form: formOf[RunSchedule, ScheduleResult](),
+			Mutates: true, Destructive: true, Scope: RoleClient, Since: "0.1", Available: true,
+			Means:   "Starts a run of a schedule now.",
+			Doc:     "The runs that are due stay as they are. Unless the schedule's overlap is allow, the run waits for the end of the one before; if a run waits already, that is the one. A paused schedule starts nothing: 409.",
+			Example: `{"scheduleId":"schedule_daily"}`,
+		},
+		{
 			Name: "pause_schedule", Noun: "schedule", Form: formOf[PauseSchedule, ScheduleResult](),
 			Mutates: true, EndsWork: true, Scope: RoleClient, Since: "0.1", Available: true,
 			Means:   "Holds a schedule.",

@@ -132,7 +132,7 @@ var catalog = []Def{
 	{Type: "schedule.created", Family: FamilySchedule, Extension: true, Payload: (*ScheduleCreated)(nil), By: BySession | ByWork, Since: "0.1", Means: "A schedule exists."},
 	{Type: "schedule.fired", Family: FamilySchedule, Extension: true, Payload: (*ScheduleFired)(nil), By: ByWork, Since: "0.1", Means: "A run of a schedule was started."},
 	{Type: "schedule.missed", Family: FamilySchedule, Extension: true, Payload: (*ScheduleMissed)(nil), By: ByWork, Since: "0.1", Means: "Runs of a schedule were due and are not started."},
-	{Type: "schedule.queued", Family: FamilySchedule, Extension: true, Payload: (*ScheduleQueued)(nil), By: ByWork, Since: "0.1", Means: "A run of a schedule waits for the one before."},
+	{Type: "schedule.queued", Family: FamilySchedule, Extension: true, Payload: (*ScheduleQueued)(nil), By: ByWork, Since: "0.1", Means: "A run of a schedule that a caller asked for, or that waits for the one before, is due."},
 	{Type: "schedule.paused", Family: FamilySchedule, Extension: true, Payload: (*SchedulePaused)(nil), By: BySession | ByWork, Since: "0.1", Means: "A schedule starts nothing until it is resumed."},
 	{Type: "schedule.resumed", Family: FamilySchedule, Extension: true, Payload: (*ScheduleResumed)(nil), By: BySession | ByWork, Since: "0.1", Means: "A paused schedule continues."},
 	{Type: "schedule.deleted", Family: FamilySchedule, Extension: true, Payload: (*ScheduleDeleted)(nil), By: BySession | ByWork, Since: "0.1", Means: "A schedule ended."},

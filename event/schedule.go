@@ -48,8 +48,9 @@ type ScheduleMissed struct {
 	NextAt     time.Time `json:"nextAt,omitzero"`
 }
 
-// ScheduleQueued says that a run is due while the one before goes on: it waits for
-// its end. One run waits at most.
+// ScheduleQueued says that a run is due that the schedule's times don't name, because
+// the one before went on then or because a caller asked for it: it starts when that one
+// has ended. One run waits at most.
 type ScheduleQueued struct {
 	ScheduleID string    `json:"scheduleId" check:"nonempty"`
 	DueAt      time.Time `json:"dueAt,omitzero"`

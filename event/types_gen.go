@@ -260,7 +260,7 @@ const (
 	TypeScheduleFired Type = "schedule.fired"
 	// TypeScheduleMissed: Runs of a schedule were due and are not started.
 	TypeScheduleMissed Type = "schedule.missed"
-	// TypeScheduleQueued: A run of a schedule waits for the one before.
+	// TypeScheduleQueued: A run of a schedule that a caller asked for, or that waits for the one before, is due.
 	TypeScheduleQueued Type = "schedule.queued"
 	// TypeSchedulePaused: A schedule starts nothing until it is resumed.
 	TypeSchedulePaused Type = "schedule.paused"

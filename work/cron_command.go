@@ -162,6 +162,27 @@ func (w *Work) emitSchedule(tx *session.Tx, p *command.CreateSchedule, next time
 	return &command.ScheduleResult{ScheduleID: created.ScheduleID, Status: "active", NextAt: next}, nil
 }
 
+// runSchedule queues a run that is due now; who watches the schedule starts it.
+func (w *Work) runSchedule(ctx context.Context, caller command.Caller, p *command.RunSchedule) (*command.ScheduleResult, error) {
+	sessionID, err := w.m.Locate(ctx, session.KindSchedule, p.ScheduleID)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+		x := tx.State.Schedules.Find(p.ScheduleID)
+		switch {
+		case x == nil:
+			return nil, fault.New(fault.Conflict, "schedule %s was deleted", p.ScheduleID)
+		case x.Pause != nil:
+			return nil, fault.New(fault.Conflict, "schedule %s is paused; resume it with resume_schedule, then run it", p.ScheduleID)
+		case x.QueuedDueAt.IsZero():
+			tx.Emit(event.Event{Type: event.TypeScheduleQueued, Payload: &event.ScheduleQueued{ScheduleID: x.ScheduleID, DueAt: tx.Now(), NextAt: x.NextAt}})
+		}
+		return &command.ScheduleResult{ScheduleID: x.ScheduleID, Status: scheduleActive, NextAt: x.NextAt}, nil
+	})
+	return res, hidden(err, "schedule", p.ScheduleID)
+}
+
 func (w *Work) pauseSchedule(ctx context.Context, caller command.Caller, p *command.PauseSchedule) (*command.ScheduleResult, error) {
 	return w.changeSchedule(ctx, caller, p, p.ScheduleID, func(tx *session.Tx, x *state.Schedule) string {
 		if x.Pause == nil {

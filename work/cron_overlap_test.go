@@ -207,3 +207,31 @@ func TestRunsFollowTheClocksOfTheirZone(t *testing.T) {
 		}
 	})
 }
+
+// TestRunScheduleStartsOneNow asks for runs between those that are due: one starts at
+// once, one waits for its end, a third is the one that waits, and none moves the times.
+func TestRunScheduleStartsOneNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := runsOn(t, newCrewStore(t), 2*time.Minute)
+		begin := time.Now()
+		ask[command.ScheduleResult](k, &command.CreateSchedule{ScheduleID: "schedule_a", SessionID: "sess_a", EveryMs: 3_600_000, Task: event.Raw(`{"objective":"x"}`)})
+		time.Sleep(time.Minute)
+		for range 3 {
+			if res := ask[command.ScheduleResult](k, &command.RunSchedule{ScheduleID: "schedule_a"}); res.Status != "active" || res.NextAt.Sub(begin) != time.Hour {
+				t.Errorf("run: %+v", res)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		want := []string{"1m0s queued 1m0s", "1m0s fired 1m0s", "1m10s queued 1m10s", "3m0s fired 1m10s"}
+		if got := k.story("sess_a", begin); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		ask[command.ScheduleResult](k, &command.PauseSchedule{ScheduleID: "schedule_a"})
+		k.refuse(fault.Conflict, &command.RunSchedule{ScheduleID: "schedule_a"}, "paused")
+		k.refuse(fault.NotFound, &command.RunSchedule{ScheduleID: "schedule_none"}, "schedule_none")
+		stranger := command.Caller{Account: "stranger", Actor: event.Actor{Kind: "user"}}
+		k.refuseTo(stranger, fault.NotFound, &command.RunSchedule{ScheduleID: "schedule_a"}, "schedule_a")
+	})
+}

@@ -39,6 +39,8 @@ func (w *Work) lookAtSchedules(_ context.Context, sessionID string, facts []even
 			w.wakeSchedule(p.ScheduleID)
 		case *event.ScheduleResumed:
 			w.wakeSchedule(p.ScheduleID)
+		case *event.ScheduleQueued:
+			w.wakeSchedule(p.ScheduleID)
 		default:
 			if id := scheduleOf(orElse(facts[i].JobID, facts[i].TaskID)); id != "" {
 				w.wakeSchedule(id)
@@ -59,7 +61,7 @@ func (w *Work) wakeSchedule(id string) {
 // cronConcerns reports whether a fact is about a schedule, or may be the end of a run.
 func cronConcerns(e *event.Event) bool {
 	switch e.Type { //nolint:exhaustive // the rest says nothing of schedules
-	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed:
+	case event.TypeScheduleCreated, event.TypeScheduleDeleted, event.TypeScheduleResumed, event.TypeScheduleQueued:
 		return true
 	case event.TypeJobCompleted, event.TypeJobFailed, event.TypeJobCancelled:
 		return scheduleOf(e.JobID) != ""

@@ -176,6 +176,7 @@ func (w *Work) Register(t *command.Table) {
 
 	command.Handle(t, w.createSchedule)
 	command.Handle(t, w.listSchedules)
+	command.Handle(t, w.runSchedule)
 	command.Handle(t, w.pauseSchedule)
 	command.Handle(t, w.resumeSchedule)
 	command.Handle(t, w.deleteSchedule)

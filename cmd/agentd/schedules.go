@@ -34,7 +34,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&p.SessionID, "session", "", "only those of this session")
 	addPageFlags(cmd, &p.Page)
-	cmd.AddCommand(a.scheduleCreateCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
+	cmd.AddCommand(a.scheduleCreateCommand(), a.scheduleRunCommand(), a.schedulePauseCommand(), a.scheduleResumeCommand(), a.scheduleDeleteCommand())
 	return a.withDataFlags(cmd)
 }
 
@@ -153,6 +153,13 @@ func (a *app) readSchedule(ctx context.Context, o *newSchedule) error {
 		return err
 	}
 	return o.Validate()
+}
+
+func (a *app) scheduleRunCommand() *cobra.Command {
+	p := &command.RunSchedule{}
+	return a.scheduleChange("run", "Start a run of a schedule now",
+		"Starts a run now, besides those that are due. It waits for the end of the run\nbefore, unless the schedule lets runs overlap.\n\nExit codes: 0 accepted, 1 failed, 2 usage.",
+		"  agentd schedules run schedule_01", func(id string) command.Params { p.ScheduleID = id; return p })
 }
 
 func (a *app) schedulePauseCommand() *cobra.Command {

@@ -1990,7 +1990,7 @@ export interface ScheduleMissed {
   nextAt?: string;
 }
 
-/** ScheduleQueued says that a run is due while the one before goes on: it waits for its end. One run waits at most. */
+/** ScheduleQueued says that a run is due that the schedule's times don't name, because the one before went on then or because a caller asked for it: it starts when that one has ended. One run waits at most. */
 export interface ScheduleQueued {
   scheduleId: string;
   dueAt?: string;
@@ -2463,7 +2463,7 @@ export interface EventPayloads {
   "schedule.fired": ScheduleFired;
   /** Runs of a schedule were due and are not started. */
   "schedule.missed": ScheduleMissed;
-  /** A run of a schedule waits for the one before. */
+  /** A run of a schedule that a caller asked for, or that waits for the one before, is due. */
   "schedule.queued": ScheduleQueued;
   /** A schedule starts nothing until it is resumed. */
   "schedule.paused": SchedulePaused;

@@ -1045,6 +1045,14 @@ export interface ListSchedulesParams {
   sessionId?: string;
 }
 
+/** Has a schedule start a run now, besides those that are due. */
+export interface RunScheduleParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The schedule's id. */
+  scheduleId: string;
+}
+
 /** Holds a schedule: it starts nothing until it is resumed. */
 export interface PauseScheduleParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -7601,6 +7609,8 @@ export interface Commands {
   create_schedule: { params: CreateScheduleParams; result: ScheduleResult };
   /** Lists schedules with their next and last runs. */
   list_schedules: { params: ListSchedulesParams; result: ListSchedulesResult };
+  /** Starts a run of a schedule now. */
+  run_schedule: { params: RunScheduleParams; result: ScheduleResult };
   /** Holds a schedule. */
   pause_schedule: { params: PauseScheduleParams; result: ScheduleResult };
   /** Lets a paused schedule go on. */
