@@ -48,7 +48,7 @@ export default {
     const page = await visit(t, s, "/", { viewport: { width: 390, height: 844 } });
     for (const path of all) {
       await open(page, path);
-      await noSidewaysScroll(page);
+      await noSidewaysScroll(page, path);
     }
   },
 };

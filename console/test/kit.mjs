@@ -208,9 +208,9 @@ export async function axe(page, what) {
 }
 
 /** noSidewaysScroll: a phone shows the page without scrolling to the side. */
-export async function noSidewaysScroll(page) {
+export async function noSidewaysScroll(page, what = "") {
   const wide = await page.evaluate(() => ({ page: document.documentElement.scrollWidth, view: innerWidth, main: document.querySelector("main").scrollWidth - document.querySelector("main").clientWidth }));
-  assert.ok(wide.page <= wide.view && wide.main <= 0, `sideways: ${JSON.stringify(wide)}`);
+  assert.ok(wide.page <= wide.view && wide.main <= 0, `sideways: ${what} ${JSON.stringify(wide)}`);
 }
 
 /** screen takes a picture for docs, if asked to. */

@@ -5,8 +5,8 @@ import type { Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wir
 /** The families that the feed tells of: all but those that come by the hundred per second. */
 const feedTypes = [
   "session.*", "thread.*", "turn.*", "queue.*", "action.*", "permission.*", "policy.*", "task.*", "subagent.*", "job.*", "schedule.*",
-  "process.started", "process.completed", "channel.*", "evidence.*", "review.*", "replay.*", "benchmark.*", "cost.*", "quota.*",
-  "rate_limit.*", "runtime.*", "snapshot.*", "artifact.*", "tool.result", "tool.failed", "context.compaction.*", "incident.*", "verification.*",
+  "process.started", "process.completed", "channel.*", "evidence.*", "benchmark.*", "cost.recorded", "quota.*", "limit.*", "history.*",
+  "rate_limit.*", "runtime.*", "snapshot.*", "artifact.*", "tool.result", "tool.failed", "context.*",
 ];
 
 /** How long events are gathered before tabs get them. */
@@ -123,6 +123,7 @@ export class Hub {
           socket.close();
           return;
         }
+        if (m.error) throw new Error(`the feed: ${m.error.message}`);
         this.#feed = String(m.result?.subscriptionId ?? "");
       });
       this.#say("live");

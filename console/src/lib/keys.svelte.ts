@@ -1,4 +1,5 @@
 // The registry of keys. A component adds its keys while it lives; "?" lists what holds now.
+import { untrack } from "svelte";
 
 export interface Key {
   /** What is pressed: "a", "Ctrl+k", "g i" (one after the other), "Escape". */
@@ -28,10 +29,10 @@ export function allKeys(): Key[] {
 /** addKeys registers keys and returns how to take them back. */
 export function addKeys(...keys: Key[]): () => void {
   registered.push(...keys);
-  version++;
+  untrack(() => version++);
   return () => {
     for (const k of keys) registered.splice(registered.indexOf(k), 1);
-    version++;
+    untrack(() => version++);
   };
 }
 

@@ -52,6 +52,7 @@ export const scopes: Record<CommandName, Role> = {
   report_job_item: "client",
   create_schedule: "client",
   list_schedules: "observer",
+  run_schedule: "client",
   pause_schedule: "client",
   resume_schedule: "client",
   delete_schedule: "client",

@@ -1,1 +1,0 @@
-import{c as e}from"./index-BsbZ2gEv.js";import{t}from"./Page-QVI4mV69.js";function n(n){t(n,{title:`Session`,children:(t,n)=>{e(t,{title:`Not there yet`,command:`agentd sessions`})},$$slots:{default:!0}})}export{n as default};

@@ -1,0 +1,141 @@
+// Policy, evidence, replay, comparison, usage, peers and administration.
+import { readFileSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { assert, server, visit } from "./kit.mjs";
+
+const verdict = (page) => page.getByRole("status", { name: "Verification" });
+
+/** written is a session in which a file was written, with the approval given. */
+async function written(s, sessionId) {
+  const turn = await s.turn("write it", { sessionId });
+  const { actionId } = await s.asked(turn);
+  await s.call("respond_action", { actionId, decision: "allow" });
+  await s.done(turn);
+  return turn;
+}
+
+export default {
+  "a rule is tested against the past while one types, and writes nothing until it is kept": async (t) => {
+    const s = await server();
+    await written(s, "policypast");
+    const before = (await s.call("get_policy")).rules.length;
+    const page = await visit(t, s, "/policy");
+    await page.getByLabel("Decision").selectOption("deny");
+    await page.getByLabel("Tool", { exact: true }).fill("write_file");
+    await page.getByLabel("Match").fill("NOTES.md");
+    await page.getByRole("table", { name: "Decisions that would be different" }).waitFor();
+    const { changedCount } = await s.call("test_policy", { mode: "default", rules: [{ decision: "deny", tool: "write_file", match: "NOTES.md" }] });
+    await page.getByText(new RegExp(`^${changedCount} of the last`)).waitFor();
+    assert.equal((await s.call("get_policy")).rules.length, before);
+    await page.getByLabel("Match").fill("never/**");
+    await page.getByRole("button", { name: "Keep" }).click();
+    await page.getByRole("cell", { name: "never/**" }).waitFor();
+    assert.ok((await s.call("get_policy")).rules.some((r) => r.match === "never/**" && r.decision === "deny"));
+  },
+  "a pack is exported, verified here and by the program, and one changed byte is found by both": async (t) => {
+    const s = await server();
+    await written(s, "proven");
+    const page = await visit(t, s, "/evidence");
+    await page.getByLabel("Session").fill("proven");
+    await page.getByRole("button", { name: "Export", exact: true }).click();
+    const row = page.getByRole("row", { name: /proven/ }).first();
+    await row.getByRole("button", { name: "Verify" }).click();
+    await verdict(page).getByText(/Unchanged: /).waitFor();
+    const saving = page.waitForEvent("download");
+    await row.getByRole("button", { name: "Download" }).click();
+    const file = join(s.dir, "pack.json");
+    await (await saving).saveAs(file);
+    const program = (...args) => spawnSync(process.env.AGENTD_PROGRAM, args, { cwd: s.dir, encoding: "utf8", env: s.env() });
+    assert.equal(program("evidence", "verify", file).status, 0);
+    const whole = readFileSync(file, "utf8");
+    for (const [what, change] of [
+      ["a letter of a fact", (x) => x.replace("remember the milk", "remember the mild")],
+      ["a figure", (x) => x.replace('"inputTokens":60', '"inputTokens":61')],
+      ["the head of the chain", (x) => x.replace(/("headHash":")(.)/, (_, a, b) => a + (b === "0" ? "1" : "0"))],
+      ["the signature", (x) => x.replace(/("signature":")(.)/, (_, a, b) => a + (b === "A" ? "B" : "A"))],
+      ["a fact that is gone", (x) => x.split('{"data":').filter((_, i) => i !== 2).join('{"data":')],
+      ["a section that was added", (x) => x.replace('"format":', '"extra":1,\n"format":')],
+    ]) {
+      const changed = change(whole);
+      assert.notEqual(changed, whole, what);
+      const bad = join(s.dir, "changed.json");
+      writeFileSync(bad, changed);
+      assert.notEqual(program("evidence", "verify", bad).status, 0, `the program: ${what}`);
+      await page.getByLabel("File to verify").setInputFiles(bad);
+      await verdict(page).getByText(/Not as it was exported: /).waitFor();
+      await page.getByLabel("File to verify").setInputFiles(file);
+      await verdict(page).getByText(/Unchanged: /).waitFor();
+    }
+    for (const kind of ["replay", "review"]) {
+      await page.getByLabel("Kind of export").selectOption(kind);
+      await page.getByRole("button", { name: "Export", exact: true }).click();
+      await page.getByRole("row", { name: new RegExp(kind) }).first().getByRole("button", { name: "Verify" }).click();
+      await verdict(page).getByText(/Unchanged: /).waitFor();
+    }
+  },
+  "a what-if changes no session and names the difference that the program names": async (t) => {
+    const s = await server();
+    await written(s, "whatif");
+    const facts = (await s.events("whatif")).length;
+    const page = await visit(t, s, "/replay/whatif");
+    await page.getByRole("button", { name: "Replay as it was" }).click();
+    await page.getByText("Every decision is the same.").waitFor();
+    await page.getByLabel("Mode", { exact: true }).selectOption("plan");
+    await page.getByRole("button", { name: "Replay with this" }).click();
+    await page.getByText(/The first is at fact/).waitFor();
+    const shown = Number(await page.getByRole("region", { name: "Result" }).or(page.locator("section[aria-label=Result]")).locator("p a").first().innerText());
+    assert.equal((await s.events("whatif")).length, facts);
+    const file = join(s.dir, "case.json");
+    s.cli("export", "replay", "whatif", "--out", file);
+    const cli = spawnSync(process.env.AGENTD_PROGRAM, ["replay", file, "--with", "mode=plan", "--json"], { cwd: s.dir, encoding: "utf8", env: s.env() });
+    assert.equal(JSON.parse(cli.stdout).cases[0].difference.sequence, shown);
+  },
+  "two sessions are compared up to the first step that differs": async (t) => {
+    const s = await server();
+    await s.done(await s.turn("the same", { sessionId: "left" }));
+    await s.done(await s.turn("the same", { sessionId: "right" }));
+    const page = await visit(t, s, "/compare?a=left&b=right");
+    await page.getByText(/steps are the same/).waitFor();
+    await s.done(await s.turn("something else", { sessionId: "right" }));
+    await page.reload();
+    await page.getByText(/The first difference is step/).waitFor();
+  },
+  "usage is counted, by time and by model": async (t) => {
+    const s = await server();
+    await s.done(await s.turn("count me", { sessionId: "counted" }));
+    const page = await visit(t, s, "/usage");
+    await page.getByRole("table", { name: "Usage by model" }).getByText("demo").first().waitFor();
+    await page.getByRole("button", { name: "By session" }).click();
+    await page.getByRole("link", { name: "counted" }).waitFor();
+  },
+  "a token is made, shown once and revoked": async (t) => {
+    const s = await server();
+    const page = await visit(t, s, "/admin");
+    await page.getByRole("button", { name: "New token" }).click();
+    await page.getByLabel("Name").fill("from-the-page");
+    await page.getByRole("button", { name: "Create", exact: true }).click();
+    const token = (await page.locator("dialog pre").innerText()).trim();
+    await s.call("list_sessions", {}, token);
+    await page.getByRole("button", { name: "Done" }).click();
+    const row = page.getByRole("row", { name: /from-the-page/ });
+    await row.getByRole("button", { name: "Revoke" }).click();
+    await page.locator("dialog").getByRole("button", { name: "Revoke" }).click();
+    await row.getByText("revoked").waitFor();
+    await assert.rejects(s.call("list_sessions", {}, token), { status: 401 });
+    for (const view of ["accounts", "quotas", "nodes", "retention", "configuration"]) {
+      await page.goto(`${s.url}/ui/admin?view=${view}`);
+      await page.getByRole("heading", { name: "Administration" }).waitFor();
+      await page.locator("main [aria-busy=true]").waitFor({ state: "detached" });
+      assert.equal(await page.locator("main .problem").count(), 0, view);
+    }
+  },
+  "channels and tools are listed": async (t) => {
+    const s = await server();
+    await s.call("connect_channel", { channelId: "chan_page", transport: "websocket", peerRole: "client" });
+    const page = await visit(t, s, "/peers");
+    await page.getByRole("cell", { name: "chan_page" }).waitFor();
+    await page.getByRole("link", { name: /Tools/ }).click();
+    await page.getByRole("cell", { name: "read_file" }).waitFor();
+  },
+};

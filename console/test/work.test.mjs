@@ -1,0 +1,57 @@
+// Tasks, jobs and schedules.
+import { assert, ownServer, server, visit } from "./kit.mjs";
+
+export default {
+  "a task is found, opened and cancelled": async (t) => {
+    const s = await server();
+    const parent = await s.call("create_task", { taskId: "task_parent", objective: "the whole", worker: "external", start: true });
+    await s.call("create_task", { taskId: "task_child", objective: "a part of it", parentTaskId: parent.taskId, worker: "external", start: true });
+    const page = await visit(t, s, "/tasks?q=part");
+    await page.getByRole("cell", { name: "a part of it" }).click();
+    const panel = page.getByRole("complementary", { name: "Task" });
+    await panel.getByText("task_child").first().waitFor();
+    assert.match(page.url(), /id=task_child/);
+    await panel.getByRole("button", { name: "Cancel" }).click();
+    await s.awaitEvent((await s.call("get_task", { taskId: "task_child" })).sessionId, (e) => e.taskId === "task_child" && e.type === "task.cancelled");
+    await panel.getByText("cancelled").first().waitFor();
+    await page.keyboard.press("Escape");
+    await panel.waitFor({ state: "detached" });
+    await page.goto(`${s.url}/ui/tasks?view=graph`);
+    await page.getByRole("button", { name: /a part of it/ }).waitFor();
+    assert.ok((await page.locator("svg path.parent").count()) >= 1, "the edge to the parent is drawn");
+  },
+  "an observer sees tasks and no way to change them": async (t) => {
+    const s = await server();
+    await s.call("create_task", { taskId: "task_seen", objective: "look but don't touch", worker: "external", start: true });
+    const { token } = await s.call("create_token", { name: "watcher", role: "observer" });
+    const page = await visit(t, s, "/tasks?id=task_seen", { token });
+    const panel = page.getByRole("complementary", { name: "Task" });
+    await panel.getByText("look but don't touch").first().waitFor();
+    assert.equal(await panel.getByRole("button", { name: "Cancel" }).count(), 0);
+  },
+  "a failed item of a job is tried again": async (t) => {
+    const s = await ownServer(t, { answers: [{ when: { contains: "bad" }, error: { category: "invalid_request", message: "no such thing" } }, { when: { contains: "good" }, text: "fine" }] });
+    const { jobId } = await s.call("create_job", { jobId: "job_page", instruction: "look at it", items: [{ itemId: "one", input: "good" }, { itemId: "two", input: "bad" }] });
+    const { sessionId } = await s.call("get_job", { jobId });
+    await s.awaitEvent(sessionId, (e) => e.type === "job.failed");
+    const page = await visit(t, s, `/jobs?id=${jobId}`);
+    const panel = page.getByRole("complementary", { name: "Job" });
+    await panel.getByText("1 completed, 1 failed").waitFor();
+    await panel.getByRole("button", { name: "Retry" }).click();
+    // The model says the same again, for each thread from the beginning of its script.
+    await s.awaitEvent(sessionId, (e) => e.type === "job.item.failed" && e.payload.attemptCount === 2);
+    await panel.getByRole("row", { name: /two.*failed.*2/ }).waitFor();
+  },
+  "a schedule runs now and is paused": async (t) => {
+    const s = await server();
+    const { scheduleId } = await s.call("create_schedule", { title: "every hour", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
+    const page = await visit(t, s, "/schedules");
+    const row = page.getByRole("row", { name: /every hour/ });
+    await row.getByRole("button", { name: "Run now" }).click();
+    const { sessionId } = (await s.call("list_schedules")).schedules.find((x) => x.scheduleId === scheduleId);
+    const fired = await s.awaitEvent(sessionId, (e) => e.type === "schedule.fired");
+    assert.ok(fired.payload.taskId);
+    await row.getByRole("button", { name: "Pause" }).click();
+    await row.getByRole("button", { name: "Resume" }).waitFor();
+  },
+};
