@@ -2,9 +2,12 @@ package console_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"flag"
 	"fmt"
 	"os"
+	"path"
+	"strings"
 	"testing"
 
 	"agentd/command"
@@ -31,5 +34,39 @@ func TestScopes(t *testing.T) {
 	have, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(have, b.Bytes()) {
 		t.Errorf("%s is out of date (%v); run: go test ./console -run TestScopes -update && make console", path, err)
+	}
+}
+
+// TestSize bounds what a browser loads, compressed: the first page, everything, and
+// what the program grows by.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	var first, all, plain int
+	page, err := os.ReadFile("dist/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range contents(t, "dist") {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		plain += len(data)
+		switch path.Ext(name) {
+		case ".js", ".css":
+			all += b.Len()
+			// The first page is part of what the document names.
+			if base := path.Base(name); bytes.Contains(page, []byte(base)) || strings.HasPrefix(base, "worker-") {
+				first += b.Len()
+			}
+		}
+	}
+	t.Logf("first route %d kB, all %d kB compressed; %d kB in the program", first/1000, all/1000, plain/1000)
+	if first > 90_000 || all > 400_000 || plain > 1_500_000 {
+		t.Errorf("first route %d bytes, all %d, in the program %d; the bounds are 90,000, 400,000 and 1,500,000", first, all, plain)
 	}
 }

@@ -2,6 +2,7 @@
 // the palette and the tests that crawl all pages.
 import type { Component } from "svelte";
 import type { CommandName } from "$types/commands";
+import Fleet from "./pages/Fleet.svelte";
 
 export interface Route {
   /** Such as /tasks or /s/:id; variables become the component's properties. */
@@ -19,7 +20,7 @@ export interface Route {
 }
 
 export const routes: Route[] = [
-  { path: "/", title: "Fleet", icon: "layout-dashboard", group: "", keys: "g f", load: () => import("./pages/Fleet.svelte") },
+  { path: "/", title: "Fleet", icon: "layout-dashboard", group: "", keys: "g f", load: async () => ({ default: Fleet }) },
   { path: "/inbox", title: "Inbox", icon: "inbox", group: "", keys: "g i", load: () => import("./pages/Inbox.svelte") },
   { path: "/sessions", title: "Sessions", icon: "message-square", group: "", keys: "g s", load: () => import("./pages/Sessions.svelte") },
   { path: "/s/:id", title: "Session", icon: "message-square", load: () => import("./pages/Session.svelte") },

@@ -1,1 +1,47 @@
-export {};
+// One terminal in a page of its own. Styles that the terminal makes carry the nonce of this page's policy.
+import "@xterm/xterm/css/xterm.css";
+import "./terminal.css";
+import { Terminal } from "@xterm/xterm";
+
+const nonce = document.querySelector<HTMLMetaElement>('meta[name="style-nonce"]')!.content;
+const create = document.createElement.bind(document);
+document.createElement = ((name: string, options?: ElementCreationOptions) => {
+  const element = create(name, options);
+  if (name.toLowerCase() === "style") element.nonce = nonce;
+  return element;
+}) as typeof document.createElement;
+
+const palettes = {
+  light: { background: "#ffffff", foreground: "#1f2a30", cursor: "#0f766e", selectionBackground: "#bfe3df" },
+  dark: { background: "#12191d", foreground: "#e6ecee", cursor: "#5eead4", selectionBackground: "#27454a" },
+};
+const terminal = new Terminal({ convertEol: true, cursorBlink: false, fontSize: 12.5, scrollback: 20_000, screenReaderMode: true, theme: palettes.light, fontFamily: 'ui-monospace, "DejaVu Sans Mono", monospace' });
+terminal.open(document.getElementById("terminal")!);
+
+const tell = (m: unknown) => parent.postMessage(m, location.origin);
+terminal.onData((data) => tell({ op: "data", data }));
+
+/** fit sizes the terminal to the frame. */
+function fit(): void {
+  const cell = (terminal as unknown as { _core: { _renderService: { dimensions: { css: { cell: { width: number; height: number } } } } } })._core._renderService.dimensions.css.cell;
+  if (!cell.width) return;
+  const cols = Math.max(20, Math.floor((innerWidth - 24) / cell.width));
+  const rows = Math.max(4, Math.floor((innerHeight - 12) / cell.height));
+  if (cols !== terminal.cols || rows !== terminal.rows) {
+    terminal.resize(cols, rows);
+    tell({ op: "size", rows, cols });
+  }
+}
+
+addEventListener("resize", fit);
+addEventListener("message", (e) => {
+  if (e.source !== parent || e.origin !== location.origin) return;
+  const m = e.data as { op: string; bytes?: Uint8Array; dark?: boolean };
+  if (m.op === "write") terminal.write(m.bytes!);
+  else if (m.op === "theme") {
+    terminal.options.theme = m.dark ? palettes.dark : palettes.light;
+    document.documentElement.dataset.theme = m.dark ? "dark" : "light";
+  }
+});
+fit();
+tell({ op: "ready" });

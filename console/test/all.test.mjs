@@ -18,6 +18,7 @@ async function open(page, path) {
   }, path);
   await page.locator("main h1").first().waitFor();
   await page.locator("main [aria-busy=true]").waitFor({ state: "detached" });
+  if (path.startsWith("/s/")) await page.locator("svg .node").first().waitFor({ state: "attached" });
 }
 
 export default {

@@ -215,5 +215,9 @@ export async function noSidewaysScroll(page, what = "") {
 
 /** screen takes a picture for docs, if asked to. */
 export async function screen(page, name) {
-  if (process.env.AGENTD_TEST_SCREENS) await page.screenshot({ path: new URL(`../../docs/console/${name}.png`, import.meta.url).pathname });
+  if (!process.env.AGENTD_TEST_SCREENS) return;
+  const usual = page.viewportSize();
+  await page.setViewportSize({ width: 1120, height: 680 });
+  await page.screenshot({ path: new URL(`../../docs/console/${name}.png`, import.meta.url).pathname });
+  await page.setViewportSize(usual);
 }

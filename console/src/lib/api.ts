@@ -85,6 +85,50 @@ export async function call<C extends CommandName>(command: C, params: Commands[C
   return (await res.json()) as Commands[C]["result"];
 }
 
+interface Waiting {
+  method: string;
+  params: unknown;
+  resolve: (result: unknown) => void;
+  reject: (err: Problem) => void;
+}
+
+let batch: Waiting[] = [];
+
+/**
+ * read carries out a command that only reads. Reads that begin at the same moment, as when a page opens, go in
+ * one request.
+ */
+export function read<C extends CommandName>(command: C, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
+  return new Promise((resolve, reject) => {
+    if (batch.length === 0) setTimeout(() => void sendBatch(batch.splice(0)));
+    batch.push({ method: command, params, resolve: resolve as (r: unknown) => void, reject });
+  });
+}
+
+async function sendBatch(all: Waiting[]): Promise<void> {
+  if (all.length === 1) {
+    const one = all[0]!;
+    call(one.method as CommandName, one.params as never).then(one.resolve, one.reject);
+    return;
+  }
+  try {
+    const res = await send("/v1/rpc", {
+      method: "POST",
+      body: JSON.stringify(all.map((w, id) => ({ jsonrpc: "2.0", id, method: w.method, params: w.params }))),
+      headers: { "Content-Type": "application/json" },
+    });
+    type Answer = { id: number; result?: unknown; error?: { message: string; data?: { code: ProblemCode; status: number; detail?: string; requestId?: string; param?: string; retryAfter?: number } } };
+    for (const a of (await res.json()) as Answer[]) {
+      const p = a.error?.data;
+      if (a.error) all[a.id]?.reject(new Problem(p?.code ?? "internal", p?.status ?? 0, p?.detail ?? a.error.message, p?.requestId, p?.param, p?.retryAfter));
+      else all[a.id]?.resolve(a.result);
+    }
+    for (const w of all) w.reject(new Problem("unavailable", 0, "the server gave no answer")); // no effect on those that have one
+  } catch (err) {
+    for (const w of all) w.reject(err as Problem);
+  }
+}
+
 /** once is a key with which a command is carried out once, however often it is sent. */
 export function once(): string {
   return crypto.randomUUID();

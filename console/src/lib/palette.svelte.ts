@@ -1,4 +1,5 @@
 // What the palette offers beside pages: a page adds what can be done on it while it lives.
+import { untrack } from "svelte";
 
 export interface PaletteAction {
   icon: string;
@@ -20,10 +21,10 @@ export function paletteActions(): PaletteAction[] {
 export function useActions(...actions: PaletteAction[]): void {
   $effect(() => {
     added.push(...actions);
-    version++;
+    untrack(() => version++);
     return () => {
       for (const a of actions) added.splice(added.indexOf(a), 1);
-      version++;
+      untrack(() => version++);
     };
   });
 }

@@ -1,7 +1,7 @@
 // A small cache of reads. A page asks with a key; who asks again gets what is known at once and
 // what is new when it comes. Facts that a query names make it ask again.
 import { untrack } from "svelte";
-import { call, Problem } from "./api";
+import { Problem, read as readCommand } from "./api";
 import { line } from "./line.svelte";
 import { onFacts } from "./live";
 import type { CommandName, Commands } from "$types/commands";
@@ -115,5 +115,5 @@ export function query<T>(key: string, read: (signal: AbortSignal) => Promise<T>,
 
 /** command is the query of a command that only reads. */
 export function command<C extends CommandName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
-  return query(`${name} ${JSON.stringify(params)}`, (signal) => call(name, params, signal), opt);
+  return query(`${name} ${JSON.stringify(params)}`, () => readCommand(name, params), opt);
 }

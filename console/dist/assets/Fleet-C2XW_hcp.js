@@ -1,1 +1,0 @@
-import"./notices.svelte-CIJdhZ-8.js";import{h as e}from"./index-D-dIKlD5.js";import{t}from"./Page-lax0DJOC.js";function n(n){t(n,{title:`Fleet`,children:(t,n)=>{e(t,{title:`Not there yet`,command:`agentd sessions`})},$$slots:{default:!0}})}export{n as default};

@@ -1,0 +1,205 @@
+// One open session: its snapshot, its story, and a window into its facts. What comes live waits in a buffer outside
+// of everything reactive and is shown once per frame.
+import { call, get, Problem } from "$lib/api";
+import { line } from "$lib/line.svelte";
+import { follow } from "$lib/live";
+import type { Envelope, Gap } from "$lib/wire";
+import type { SessionRead } from "$types/commands";
+import { Story, type Turn } from "./story";
+
+const pageSize = 200;
+const mostPages = 40;
+const firstWindow = 300;
+
+interface EventPage {
+  events: Envelope[];
+  lastSequence: number;
+  nextAfter: number;
+}
+
+export class SessionStore {
+  snapshot = $state.raw<SessionRead | null>(null);
+  problem = $state.raw<Problem | null>(null);
+  turns = $state.raw<Turn[]>([]);
+  notes = $state.raw<Story["notes"]>([]);
+  gaps = $state.raw<Story["gaps"]>([]);
+  /** The newest sequence. */
+  last = $state(0);
+  /** The oldest sequence that the story has; 1 if it has all. */
+  first = $state(0);
+  loadingEarlier = $state(false);
+  /** Counts how often facts in the cache changed, for who shows them. */
+  factsVersion = $state(0);
+  /** The last sequence that retention removed. */
+  removed = $state(0);
+
+  #story = new Story();
+  #waiting: Envelope[] = [];
+  #waitingGaps: Gap[] = [];
+  #frame = 0;
+  #stop: (() => void) | undefined;
+  #pages = new Map<number, (Envelope | undefined)[]>();
+  #loading = new Set<number>();
+  #refreshTimer: ReturnType<typeof setTimeout> | undefined;
+  #closed = false;
+
+  constructor(
+    readonly id: string,
+    /** The sequence up to which the session is shown; null for live. */
+    readonly until: number | null = null,
+  ) {}
+
+  async open(): Promise<void> {
+    try {
+      const snapshot = await call("get_session", { sessionId: this.id, limit: firstWindow, ...(this.until !== null ? { atSequence: this.until } : {}) });
+      if (this.#closed) return;
+      this.snapshot = snapshot;
+      this.problem = null;
+      this.removed = snapshot.history.removedThrough ?? 0;
+      const events = (snapshot.history.events as unknown as Envelope[]).filter((e) => e.sessionId === this.id);
+      this.#story.fold(events);
+      this.#story.last ||= snapshot.sequence ?? 0;
+      this.#keep(events);
+      this.#show();
+      if (this.until === null) this.#follow(Math.max(snapshot.sequence ?? 0, this.#story.last));
+    } catch (err) {
+      this.problem = err as Problem;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#stop?.();
+    clearTimeout(this.#refreshTimer);
+    cancelAnimationFrame(this.#frame);
+  }
+
+  #follow(after: number): void {
+    this.#stop = follow(this.id, after, {
+      events: (events) => {
+        for (const e of events) this.#waiting.push(e);
+        this.#schedule();
+      },
+      gap: (gap) => {
+        this.#waitingGaps.push(gap);
+        this.#schedule();
+      },
+      ended: (detail, code) => {
+        this.problem = new Problem(code as Problem["code"], 0, detail);
+      },
+    });
+  }
+
+  #schedule(): void {
+    // A page that isn't seen has no frames: what it missed is taken in at once when it is seen again.
+    if (document.hidden) setTimeout(() => this.#flush(), 200);
+    else this.#frame ||= requestAnimationFrame(() => this.#flush());
+  }
+
+  #flush(): void {
+    this.#frame = 0;
+    if (this.#closed || (this.#waiting.length === 0 && this.#waitingGaps.length === 0)) return;
+    const events = this.#waiting;
+    this.#waiting = [];
+    for (const g of this.#waitingGaps) this.#story.gap({ from: g.gapFrom, to: g.gapTo, reason: g.reason });
+    this.#waitingGaps = [];
+    this.#story.fold(events);
+    this.#keep(events);
+    this.#show();
+    if (events.some((e) => /^(turn|action|queue|session|policy|thread|subagent)\./.test(e.type))) this.#refresh();
+  }
+
+  /** refresh reads the snapshot again: the queue, the status and what waits are the server's to say. */
+  #refresh(): void {
+    this.#refreshTimer ??= setTimeout(() => {
+      this.#refreshTimer = undefined;
+      call("get_session", { sessionId: this.id, limit: 1 }).then(
+        (s) => !this.#closed && (s.sequence ?? 0) >= (this.snapshot?.sequence ?? 0) && (this.snapshot = s),
+        () => {},
+      );
+    }, 120);
+  }
+
+  #show(): void {
+    this.turns = [...this.#story.turns];
+    this.notes = this.#story.notes;
+    this.gaps = [...this.#story.gaps];
+    this.last = Math.max(this.#story.last, this.snapshot?.sequence ?? 0);
+    this.first = this.#story.first || this.last;
+    this.factsVersion++;
+  }
+
+  /** Sequences that came twice or out of order: none, ever. */
+  get odd(): number[] {
+    return this.#story.odd;
+  }
+
+  /** earlier takes older facts into the story. */
+  async earlier(): Promise<void> {
+    if (this.loadingEarlier || this.first <= this.removed + 1) return;
+    this.loadingEarlier = true;
+    try {
+      const after = Math.max(this.removed, this.first - 1 - 2 * firstWindow);
+      const events: Envelope[] = [];
+      for (let at = after; at < this.last; ) {
+        const page = await get<EventPage>(`/v1/sessions/${encodeURIComponent(this.id)}/events?after=${at}&limit=1000`);
+        events.push(...page.events.filter((e) => e.sequence <= this.last));
+        if (page.events.length === 0 || page.nextAfter >= this.last) break;
+        at = page.nextAfter;
+      }
+      const story = new Story();
+      story.fold(events);
+      story.gaps = this.#story.gaps;
+      story.fold(this.#waiting.splice(0));
+      this.#story = story;
+      this.#show();
+    } catch (err) {
+      this.problem = err as Problem;
+    } finally {
+      this.loadingEarlier = false;
+    }
+  }
+
+  // Facts: pages of the journal, the ones last looked at.
+
+  #keep(events: Envelope[]): void {
+    for (const e of events) {
+      const at = Math.floor((e.sequence - 1) / pageSize);
+      let page = this.#pages.get(at);
+      if (!page) this.#pages.set(at, (page = new Array<Envelope | undefined>(pageSize)));
+      page[(e.sequence - 1) % pageSize] = e;
+    }
+    this.#evict();
+  }
+
+  #evict(): void {
+    for (const at of this.#pages.keys()) {
+      if (this.#pages.size <= mostPages) break;
+      this.#pages.delete(at);
+    }
+  }
+
+  /** fact returns a fact that is loaded, and loads it otherwise. */
+  fact(sequence: number): Envelope | undefined {
+    const at = Math.floor((sequence - 1) / pageSize);
+    const page = this.#pages.get(at);
+    const e = page?.[(sequence - 1) % pageSize];
+    if (!e && sequence > this.removed && sequence <= this.last) void this.#load(at);
+    return e;
+  }
+
+  async #load(at: number): Promise<void> {
+    if (this.#loading.has(at) || line.down) return;
+    this.#loading.add(at);
+    try {
+      const page = await get<EventPage>(`/v1/sessions/${encodeURIComponent(this.id)}/events?after=${at * pageSize}&limit=${pageSize}`);
+      this.#pages.delete(at); // to the end: the newest stays longest
+      this.#keep(page.events.filter((e) => Math.floor((e.sequence - 1) / pageSize) === at));
+      this.factsVersion++;
+    } catch {
+      // The row stays empty; scrolling there again tries again.
+    } finally {
+      setTimeout(() => this.#loading.delete(at), 500);
+    }
+  }
+}

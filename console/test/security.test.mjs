@@ -1,0 +1,101 @@
+import { createServer } from "node:http";
+import { assert, ownServer, server, visit } from "./kit.mjs";
+
+export default {
+  "a page of another origin can't write with the cookie": async (t) => {
+    const s = await ownServer(t);
+    await s.done(await s.turn("hello", { sessionId: "mine" }));
+    const page = await visit(t, s, "/", { errors: ["CORS"] });
+    const before = (await s.events("mine")).length;
+    const evil = createServer((_, res) => res.setHeader("Content-Type", "text/html").end("<title>evil</title>"));
+    await new Promise((resolve) => evil.listen(0, "127.0.0.1", resolve));
+    t.ends.push(() => new Promise((resolve) => evil.close(resolve)));
+    // Another port of the same host is the same site: the cookie goes along, and the server must refuse.
+    const tab = await page.context().newPage();
+    await tab.goto(`http://127.0.0.1:${evil.address().port}/`);
+    const statuses = [];
+    tab.on("response", (r) => r.url().startsWith(s.url) && statuses.push(r.status()));
+    for (const mode of ["no-cors", "cors"]) {
+      await tab.evaluate(async ([url, m]) => fetch(url, { method: "POST", mode: m, credentials: "include", headers: { "Content-Type": "text/plain" }, body: JSON.stringify({ sessionId: "mine", input: "evil" }) }).catch(() => {}), [`${s.url}/v1/commands/submit_turn`, mode]);
+    }
+    assert.ok(statuses.length > 0 && statuses.every((x) => x === 403), `statuses ${statuses}`);
+    // Nor can it open a WebSocket with it.
+    const opened = await tab.evaluate((url) => new Promise((resolve) => { const w = new WebSocket(url); w.onopen = () => resolve(true); w.onerror = () => resolve(false); }), `${s.url.replace("http", "ws")}/v1/ws`);
+    assert.equal(opened, false);
+    assert.equal((await s.events("mine")).length, before);
+    await tab.close();
+  },
+
+  "the cookie alone is not enough to write": async (t) => {
+    const s = await ownServer(t);
+    const login = await fetch(`${s.url}/ui/login`, { method: "POST", headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: new URLSearchParams({ token: s.token }) });
+    assert.equal(login.status, 200);
+    const flags = login.headers.get("set-cookie");
+    assert.match(flags, /HttpOnly/);
+    assert.match(flags, /SameSite=Strict/);
+    const cookie = flags.split(";")[0];
+    const post = (headers) => fetch(`${s.url}/v1/commands/create_session`, { method: "POST", headers: { Cookie: cookie, "Content-Type": "application/json", ...headers }, body: "{}" }).then((r) => r.status);
+    assert.equal(await post({}), 403);
+    assert.equal(await post({ "X-Agentd-Console": "1" }), 403);
+    assert.equal(await post({ "Sec-Fetch-Site": "same-origin" }), 403);
+    assert.equal(await post({ "Sec-Fetch-Site": "same-site", "X-Agentd-Console": "1" }), 403);
+    assert.equal(await post({ "Sec-Fetch-Site": "same-origin", "X-Agentd-Console": "1" }), 200);
+    assert.equal((await s.call("list_sessions")).total, 1);
+    const read = (headers) => fetch(`${s.url}/v1/status`, { headers: { Cookie: cookie, ...headers } }).then((r) => r.status);
+    assert.equal(await read({}), 200);
+    assert.equal(await read({ "Sec-Fetch-Site": "cross-site" }), 403);
+    // A changed cookie is nobody's.
+    assert.equal((await fetch(`${s.url}/v1/status`, { headers: { Cookie: cookie.slice(0, -4) + "AAAA" } })).status, 401);
+  },
+
+  "a revoked token asks to log in, also in open pages": async (t) => {
+    const s = await ownServer(t);
+    const { token } = await s.call("create_token", { name: "short", role: "client" });
+    const page = await visit(t, s, "/sessions", { token });
+    await s.call("revoke_token", { tokenId: "short" });
+    await page.getByText("You were logged out").waitFor();
+    await page.getByLabel("Token").waitFor();
+  },
+
+  "a link logs in once": async (t) => {
+    const s = await ownServer(t);
+    const link = s.cli("console", "--no-browser").trim();
+    assert.match(link, /^http:\/\/127\.0\.0\.1:\d+\/ui\/login#\w+$/);
+    const page = await visit(t, s, "/", { login: false });
+    await page.goto(link);
+    await page.getByRole("heading", { name: "Fleet" }).waitFor();
+    assert.ok(!page.url().includes("#"));
+    const again = await visit(t, s, "/", { login: false });
+    await again.goto(link);
+    await again.getByText("the link was used already").waitFor();
+  },
+
+  "hostile content stays text and doesn't freeze the page": async (t) => {
+    const huge = "x".repeat(200_000);
+    const nasty = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1> [a](javascript:window.pwned=1) \u001b[31mred\u001b[0m \u202egnp.exe\u202c";
+    const s = await ownServer(t, { answers: [
+      { when: { contains: "nasty" }, text: nasty, tools: [{ name: "shell", arguments: { command: "head -c 10000000 /dev/zero | tr '\\0' 'y'; printf '<script>window.pwned=1</script>'" } }] },
+      { when: { contains: "nasty" }, text: huge },
+    ] });
+    const turn = await s.turn("nasty <b>bold</b> <script>window.pwned=1</script>", { sessionId: "nasty", options: { permissionMode: "bypass" } });
+    await s.done(turn);
+    const page = await visit(t, s, "/s/nasty");
+    await page.getByText("<script>window.pwned=1</script>").first().waitFor();
+    await page.getByText("␛[31mred").first().waitFor();
+    await page.getByText("⟨202e⟩").first().waitFor();
+    await page.locator(".tool .line").first().click();
+    await page.getByRole("button", { name: /Show the output/ }).click();
+    await page.getByText(/The first 256\.0 KiB of/).waitFor();
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.equal(await page.locator("main script, main img[src=x], main a[href^=javascript]").count(), 0);
+    // The page still answers at once.
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    // Opened by itself an output is a download that runs nothing.
+    const events = await s.events("nasty");
+    const ref = events.find((e) => e.type === "tool.result").payload.outputRef;
+    const res = await page.request.get(`${s.url}/v1/outputs/${encodeURIComponent(ref)}`, { headers: { Range: "bytes=0-10" } });
+    assert.equal(res.headers()["content-disposition"], "attachment");
+    assert.match(res.headers()["content-security-policy"], /sandbox/);
+  },
+};

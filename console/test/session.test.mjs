@@ -1,0 +1,178 @@
+import { readFileSync, writeFileSync, existsSync } from "node:fs";
+import { join } from "node:path";
+import { assert, axe, ownServer, screen, visit } from "./kit.mjs";
+
+const words = Array.from({ length: 60 }, (_, i) => `word${i}`).join(" ");
+const answers = [
+  { when: { contains: "stream" }, text: words, delay: "40ms", chunks: 60 },
+  { when: { contains: "licence" }, reasoning: "Look first.", text: "I look, then I write it down.", tools: [{ name: "list_files", arguments: { path: "." } }, { name: "update_plan", arguments: { items: [{ text: "look around", status: "completed" }, { text: "write the licence", status: "in_progress" }] } }, { name: "write_file", arguments: { path: "LICENCE.txt", content: "All rights reserved.\n" } }], usage: { inputTokens: 1400, outputTokens: 220 } },
+  { when: { contains: "licence" }, tools: [{ name: "shell", arguments: { command: "wc -c LICENCE.txt && rm -f notes.txt" } }], usage: { inputTokens: 1900, outputTokens: 40 } },
+  { when: { contains: "licence" }, text: "Done. **LICENCE.txt** is there, and `notes.txt` is gone.", usage: { inputTokens: 2400, outputTokens: 40 } },
+  { when: { contains: "stall" }, text: "never", stall: "1h" },
+];
+const auto = { options: { permissionMode: "auto" } };
+
+/** licensed is a server with a session that changed files. */
+async function licensed(t) {
+  const s = await ownServer(t, { answers });
+  writeFileSync(join(s.work, "notes.txt"), "remember the milk\n");
+  const turn = await s.turn("add a licence", { sessionId: "licence", ...auto });
+  await s.done(turn);
+  return { s, turn };
+}
+
+export default {
+  "a session from a shell appears at once, and its answer grows to what the fact says": async (t) => {
+    const s = await ownServer(t, { answers });
+    const page = await visit(t, s, "/");
+    await page.getByText("No session yet").waitFor();
+    const turn = JSON.parse(s.cli("submit", "--json", "stream please"));
+    const lane = page.locator(`[data-session="${turn.sessionId}"]`);
+    await lane.waitFor();
+    await screen(page, "fleet");
+    await lane.click();
+    const said = page.locator(".said").last();
+    await said.getByText("word3").waitFor();
+    const early = (await said.innerText()).length;
+    await s.done(turn);
+    await page.getByText("word59").waitFor();
+    const fact = (await s.events(turn.sessionId)).findLast((e) => e.type === "model.completed");
+    assert.equal((await said.innerText()).trim(), fact.payload.message.text);
+    assert.ok(early <= fact.payload.message.text.length);
+    await page.getByRole("article", { name: /Turn from fact/ }).getByText("completed").waitFor();
+  },
+
+  "every sequence comes once and in order over a crash in mid-stream": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("stream please", { sessionId: "crash" });
+    const page = await visit(t, s, "/s/crash");
+    await page.locator(".said").getByText("word5").waitFor();
+    await s.kill();
+    await page.getByText(/Offline for/).waitFor();
+    await s.start();
+    await page.locator(".line.live").waitFor();
+    await s.done(turn);
+    const last = (await s.events("crash")).at(-1).sequence;
+    await page.locator(`[data-last="${last}"]`).waitFor();
+    // What the page folded: each sequence after the one before it.
+    assert.deepEqual(await page.evaluate(() => window.agentd.odd), []);
+    assert.equal(await page.evaluate(() => window.agentd.last), last);
+    await page.getByRole("article", { name: /Turn from fact/ }).getByText(/completed|failed/).first().waitFor();
+  },
+
+  "interrupt and steer from the keyboard": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("stall", { sessionId: "stall" });
+    await s.awaitEvent("stall", (e) => e.type === "model.requested");
+    const page = await visit(t, s, "/s/stall");
+    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor();
+    await page.keyboard.press("c");
+    await page.keyboard.type("next one");
+    await page.keyboard.press("Enter");
+    await page.getByRole("list", { name: "Queue" }).getByText("next one").waitFor();
+    await page.getByRole("button", { name: "Take out of the queue" }).click();
+    await page.getByRole("list", { name: "Queue" }).waitFor({ state: "detached" });
+    await page.keyboard.press("Escape");
+    await page.locator("main h1").click();
+    await page.keyboard.press("i");
+    const end = await s.done(turn);
+    assert.equal(end.type, "turn.failed");
+    await page.getByText(/interrupted/).first().waitFor();
+  },
+
+  "scrubbing shows the server's state at that fact, and a fork there has that history": async (t) => {
+    const { s } = await licensed(t);
+    const all = await s.events("licence");
+    const at = all.find((e) => e.type === "tool.result" && e.payload.toolName === "list_files").sequence;
+    const page = await visit(t, s, `/s/licence?at=${at}`);
+    await page.getByText(`#${at} of`).waitFor();
+    const then = await s.call("get_session", { sessionId: "licence", atSequence: at });
+    const main = then.threads.find((x) => x.role === "main");
+    await page.locator("header.top").getByText(main.status, { exact: false }).first().waitFor();
+    // What came later isn't there.
+    assert.equal(await page.locator(".story").getByText("Done.").count(), 0);
+    assert.equal(await page.locator(`[data-call]`).count(), all.filter((e) => e.type === "tool.started" && e.sequence <= at).length);
+    await page.locator(`.fact.current[data-sequence="${at}"]`).waitFor();
+    await page.locator("svg .node").first().waitFor();
+    await screen(page, "session-past");
+    await page.keyboard.press("ArrowRight");
+    await page.getByText(`#${at + 1} of`).waitFor();
+    await page.keyboard.press("ArrowLeft");
+    await page.getByText(`#${at} of`).waitFor();
+    await page.keyboard.press("f");
+    await page.waitForURL((u) => !u.pathname.endsWith("/licence"));
+    const fork = decodeURIComponent(new URL(page.url()).pathname.split("/").pop());
+    const made = await s.call("get_session", { sessionId: fork });
+    assert.deepEqual([made.forkedFrom.sessionId, made.forkedFrom.sequence], ["licence", at]);
+    await page.getByText("fork of").waitFor();
+    // Back in the session: live again with one key.
+    await page.goto(`${s.url}/ui/s/licence?at=${at}`);
+    await page.getByText("Return to live").waitFor();
+    await page.keyboard.press("l");
+    await page.locator(".story").getByText("is there, and").waitFor();
+  },
+
+  "why, diff and undo are those of the program": async (t) => {
+    const { s, turn } = await licensed(t);
+    const page = await visit(t, s, "/s/licence");
+    const call = page.locator(".tool", { hasText: "write_file" });
+    await call.locator(".line").click();
+    await call.getByRole("button", { name: "Why?" }).click();
+    await call.locator(".chain li").first().waitFor();
+    const id = await call.getAttribute("data-call");
+    const explained = await s.call("explain", { sessionId: "licence", toolCallId: id });
+    assert.deepEqual(await call.locator(".chain a[data-sequence]").evaluateAll((l) => l.map((a) => Number(a.dataset.sequence))), explained.facts.map((f) => f.sequence));
+
+    await page.getByRole("link", { name: "Files" }).click();
+    await page.locator(".lines .add").first().waitFor();
+    await axe(page, "files");
+    const shown = (await page.locator(".lines .add .text, .lines .del .text").allInnerTexts()).map((x) => x.trim()).sort();
+    const told = s.cli("diff", turn.turnId, "--json");
+    const diff = JSON.parse(told).diff ?? told;
+    const lines = diff.split("\n").filter((l) => /^[+-](?![+-]{2} )/.test(l)).map((l) => l.slice(1).trim()).sort();
+    assert.deepEqual(shown, lines);
+
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Undo" });
+    await dialog.getByText("notes.txt").first().waitFor();
+    assert.ok(existsSync(join(s.work, "LICENCE.txt")), "a preview changes nothing");
+    await dialog.getByRole("button", { name: "Undo" }).click();
+    await page.getByText(/1 turn undone/).waitFor();
+    assert.ok(!existsSync(join(s.work, "LICENCE.txt")));
+    assert.equal(readFileSync(join(s.work, "notes.txt"), "utf8"), "remember the milk\n");
+  },
+
+  "processes, context and cost": async (t) => {
+    const { s } = await licensed(t);
+    const page = await visit(t, s, "/s/licence?tab=processes");
+    const frame = page.frameLocator("iframe");
+    await frame.getByText("21 LICENCE.txt").first().waitFor();
+    await page.getByRole("link", { name: "Context", exact: true }).click();
+    await page.getByRole("heading", { name: "In the context" }).waitFor();
+    await page.getByText("instructions").first().waitFor();
+    await axe(page, "context");
+    await page.getByRole("link", { name: "Cost", exact: true }).click();
+    await page.getByText("Tokens in").waitFor();
+    await axe(page, "cost");
+  },
+
+  "the palette finds pages, sessions, words and ids": async (t) => {
+    const { s, turn } = await licensed(t);
+    const page = await visit(t, s, "/");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("add a lic");
+    await page.getByRole("option", { name: /add a licence/ }).first().waitFor();
+    await axe(page, "palette");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/s\/licence/);
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Find anything" }).fill(turn.turnId);
+    await page.getByRole("option", { name: new RegExp(turn.turnId) }).first().waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).getByText("Export evidence").waitFor();
+    await page.keyboard.press("Escape");
+    const [download] = await Promise.all([page.waitForEvent("download"), page.keyboard.press("e")]);
+    assert.match(download.suggestedFilename(), /^evidence_/);
+  },
+};
