@@ -50,7 +50,7 @@ func TestImportedFactsReachNoFurtherThanTheirSession(t *testing.T) {
 			if err := importFacts(t, m, w, "sess_theirs", "bob", e, true); err == nil {
 				imported++
 				for _, op := range w.ops {
-					if why := reaches(t, w.Store, &op); why != "" {
+					if why := reaches(&op); why != "" {
 						t.Errorf("%s: the entry %s %q %s\n%s", d.Type, op.Kind, op.Key, why, event.AppendJSON(nil, e))
 					}
 				}
@@ -71,8 +71,7 @@ func closed(t *testing.T, m *session.Manager) {
 }
 
 // reaches says in which way an entry is about more than the imported session.
-func reaches(t *testing.T, s store.Store, op *store.IndexOp) string {
-	t.Helper()
+func reaches(op *store.IndexOp) string {
 	if strings.Contains(op.Key, "sess_other") || strings.Contains(string(op.Value), "sess_other") {
 		return "is about the other session"
 	}
