@@ -41,7 +41,7 @@ func (b *backend) SubscribeAll(context.Context, command.Caller, string) (command
 func (b *backend) Ready(context.Context) error { return b.Err() }
 
 // Status implements [server.Backend].
-func (b *backend) Status(ctx context.Context) any {
+func (b *backend) Status(ctx context.Context, _ command.Caller) any {
 	meta, err := b.store.Meta(ctx)
 	return map[string]any{
 		"runtimeId": b.ID(), "engine": meta.Engine, "data": meta.Location, "dataVersion": meta.Version,
