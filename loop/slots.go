@@ -29,7 +29,7 @@ func newSlots(most int) *slots {
 func (s *slots) enter(ctx context.Context, account string) bool {
 	s.mu.Lock()
 	if s.fits(account) && len(s.lines[account]) == 0 {
-		s.take(account)
+		s.takeSlot(account)
 		s.mu.Unlock()
 		return true
 	}
@@ -48,7 +48,7 @@ func (s *slots) enter(ctx context.Context, account string) bool {
 	defer s.mu.Unlock()
 	select {
 	case <-ready: // it came in between
-		s.give(account)
+		s.giveSlot(account)
 	default:
 		s.leaveLine(account, ready)
 	}
@@ -59,7 +59,7 @@ func (s *slots) enter(ctx context.Context, account string) bool {
 func (s *slots) leave(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give(account)
+	s.giveSlot(account)
 }
 
 // waiting returns how many wait for a slot.
@@ -76,12 +76,12 @@ func (s *slots) fits(account string) bool {
 	return s.used < 2*s.most && s.by[account] < s.most
 }
 
-func (s *slots) take(account string) {
+func (s *slots) takeSlot(account string) {
 	s.used++
 	s.by[account]++
 }
 
-func (s *slots) give(account string) {
+func (s *slots) giveSlot(account string) {
 	s.used--
 	if s.by[account]--; s.by[account] == 0 {
 		delete(s.by, account)
@@ -101,7 +101,7 @@ func (s *slots) admit() {
 		}
 		line := s.lines[account]
 		close(line[0])
-		s.take(account)
+		s.takeSlot(account)
 		if s.lines[account] = line[1:]; len(line) == 1 {
 			delete(s.lines, account)
 			continue

@@ -93,7 +93,7 @@ type faultWorld struct {
 type faultNode struct {
 	f    *fleet
 	dir  string
-	wire *wire3
+	wire *databaseWire
 	p    *process
 }
 
@@ -237,8 +237,8 @@ const (
 	wireMute
 )
 
-// wire3 stands between a node and its database.
-type wire3 struct {
+// databaseWire stands between a node and its database.
+type databaseWire struct {
 	target string
 
 	mu    sync.Mutex
@@ -247,7 +247,7 @@ type wire3 struct {
 }
 
 // newWire returns a wire and the URL of the database through it.
-func newWire(t *testing.T, database string) (*wire3, string) {
+func newWire(t *testing.T, database string) (*databaseWire, string) {
 	t.Helper()
 	u, err := url.Parse(database)
 	if err != nil {
@@ -257,7 +257,7 @@ func newWire(t *testing.T, database string) (*wire3, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire3{target: u.Host, conns: map[net.Conn]struct{}{}}
+	w := &databaseWire{target: u.Host, conns: map[net.Conn]struct{}{}}
 	u.Host = l.Addr().String()
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -278,7 +278,7 @@ func newWire(t *testing.T, database string) (*wire3, string) {
 }
 
 // set changes the state.
-func (w *wire3) set(state int) {
+func (w *databaseWire) set(state int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state = state
@@ -290,13 +290,13 @@ func (w *wire3) set(state int) {
 	}
 }
 
-func (w *wire3) isMute() bool {
+func (w *databaseWire) isMute() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state == wireMute
 }
 
-func (w *wire3) serve(c net.Conn) {
+func (w *databaseWire) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	s, err := net.Dial("tcp", w.target)
 	if err != nil {
@@ -318,7 +318,7 @@ func (w *wire3) serve(c net.Conn) {
 	both.Wait()
 }
 
-func (w *wire3) pass(to, from net.Conn) {
+func (w *databaseWire) pass(to, from net.Conn) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buffer := make([]byte, 16<<10)
 	for {
@@ -344,7 +344,7 @@ func TestResultSurvivesABlip(t *testing.T) {
   - {text: It is done.}
 `
 	f := newFleet(t, "1h", script, "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
-	var wire *wire3
+	var wire *databaseWire
 	wire, f.url = newWire(t, f.url)
 	w := &faultWorld{t: t}
 	p := f.node(f.dir())
