@@ -65,7 +65,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *request) 
 	}
 	token := strings.TrimSpace(in.Token)
 	if in.Code != "" {
-		known := false
+		var known bool
 		if token, known = s.browsers.useLink(in.Code); !known {
 			return fault.New(fault.Unauthenticated, "the link was used already or is older than two minutes; run agentd console again")
 		}
@@ -84,7 +84,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *request) 
 	if !id.Expires.IsZero() && id.Expires.Before(until) {
 		until = id.Expires
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
 		Name: cookieName(r), Value: s.browsers.close(sealedLogin{token, until.Unix()}), Path: "/",
 		Expires: until.UTC(), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
 	})
@@ -130,7 +130,9 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request, _ *request)
 	if err := checkSameOrigin(r); err != nil {
 		return err
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r)})
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
+		Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
+	})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -22,8 +22,16 @@ func withConsole(o *server.Options) {
 	o.Mounts = []server.Mount{{Prefix: "/mounted", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}}
 }
 
-// send sends a request with headers given as "Name: value" and returns the answer's status.
-func (r *running) send(method, path, body string, headers ...string) *http.Response {
+// reply is an answer that was read.
+type reply struct {
+	StatusCode int
+	Status     string
+	cookies    []*http.Cookie
+	body       []byte
+}
+
+// send sends a request with headers given as "Name: value".
+func (r *running) send(method, path, body string, headers ...string) reply {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.base+path, strings.NewReader(body))
 	if err != nil {
@@ -37,18 +45,22 @@ func (r *running) send(method, path, body string, headers ...string) *http.Respo
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	defer func() { _ = res.Body.Close() }()
+	read, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reply{res.StatusCode, res.Status, res.Cookies(), read}
 }
 
 // loginCookie logs in and returns the cookie as a header.
 func (r *running) loginCookie(token string) string {
 	r.t.Helper()
 	res := r.send(http.MethodPost, "/ui/login", `{"token":"`+token+`"}`, "Content-Type: application/json")
-	if res.StatusCode != http.StatusOK || len(res.Cookies()) != 1 {
-		r.t.Fatalf("login: %s, cookies %v", res.Status, res.Cookies())
+	if res.StatusCode != http.StatusOK || len(res.cookies) != 1 {
+		r.t.Fatalf("login: %s, cookies %v", res.Status, res.cookies)
 	}
-	c := res.Cookies()[0]
+	c := res.cookies[0]
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" || strings.Contains(c.Value, token) || c.Expires.IsZero() {
 		r.t.Errorf("cookie: %v", c)
 	}
@@ -151,7 +163,7 @@ func TestConsoleLogin(t *testing.T) {
 		Path string `json:"path"`
 	}
 	res := r.send(http.MethodPost, "/ui/link", "", "Authorization: Bearer client-token")
-	if err := json.NewDecoder(res.Body).Decode(&link); err != nil {
+	if err := json.Unmarshal(res.body, &link); err != nil {
 		t.Fatal(err)
 	}
 	_, code, _ := strings.Cut(link.Path, "#")
@@ -160,8 +172,8 @@ func TestConsoleLogin(t *testing.T) {
 			t.Errorf("use %d of the link: %s, want %d", i+1, res.Status, want)
 		}
 	}
-	if res := r.send(http.MethodPost, "/ui/logout", "", "Sec-Fetch-Site: same-origin"); res.StatusCode != http.StatusNoContent || res.Cookies()[0].MaxAge >= 0 {
-		t.Errorf("logout: %s %v", res.Status, res.Cookies())
+	if res := r.send(http.MethodPost, "/ui/logout", "", "Sec-Fetch-Site: same-origin"); res.StatusCode != http.StatusNoContent || res.cookies[0].MaxAge >= 0 {
+		t.Errorf("logout: %s %v", res.Status, res.cookies)
 	}
 }
 

@@ -303,6 +303,7 @@ func TestChatDraftIsNoAnswer(t *testing.T) {
 	c.see("    why:")
 	c.typing("because\r")
 	c.see("denied · because")
+	c.see("2 steps") // while the turn runs, Ctrl-C interrupts it
 	c.see("› yes, go ony")
 	c.typing("\x03")
 	c.leave()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -149,9 +150,9 @@ type Call struct {
 }
 
 func (c *Conversation) call(id string) *Call {
-	for i := len(c.calls) - 1; i >= 0; i-- {
-		if c.calls[i].ID == id {
-			return c.calls[i]
+	for _, x := range slices.Backward(c.calls) {
+		if x.ID == id {
+			return x
 		}
 	}
 	return nil
@@ -292,7 +293,7 @@ func (c *Conversation) readBefore(q *turntext.Question) {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBefore {
 		return // it is new, or no text to compare with
 	}
-	if text, err := os.ReadFile(path); err == nil && utf8.Valid(text) { //nolint:gosec // the call names it, and only the user sees it
+	if text, err := os.ReadFile(path); err == nil && utf8.Valid(text) {
 		q.ShowBefore(string(text))
 	}
 }

@@ -71,8 +71,8 @@ func (c *Conversation) pickSession(query string) {
 				if s.PendingActions > 0 {
 					waits = "waits for you"
 				}
-				out = append(out, Choice{Label: title, Value: s.SessionID, Current: s.SessionID == c.session,
-					Detail: terminal.JoinDots(Ago(time.Since(s.UpdatedAt)), terminal.Plural(s.TurnCount, "turn"), shownStatus(s.Status), waits)})
+				detail := terminal.JoinDots(Ago(time.Since(s.UpdatedAt)), terminal.Plural(s.TurnCount, "turn"), shownStatus(s.Status), waits)
+				out = append(out, Choice{Label: title, Value: s.SessionID, Current: s.SessionID == c.session, Detail: detail})
 			}
 			return out
 		})
@@ -229,7 +229,7 @@ func (c *Conversation) SearchHistory(query string) {
 // contains reports whether a text has all words of a query.
 func contains(text, query string) bool {
 	text = strings.ToLower(text)
-	for _, word := range strings.Fields(strings.ToLower(query)) {
+	for word := range strings.FieldsSeq(strings.ToLower(query)) {
 		if !strings.Contains(text, word) {
 			return false
 		}

@@ -155,7 +155,8 @@ func (c *Conversation) showQueue() {
 		}
 		then(list, nil)
 	}
-	c.front.Pick(&Picker{Title: "Queue", Hint: "Enter runs it next, Delete removes it", Load: load, Live: true,
+	c.front.Pick(&Picker{
+		Title: "Queue", Hint: "Enter runs it next, Delete removes it", Load: load, Live: true,
 		Take: func(x Choice) { c.changeQueue("first", x.Value) },
 		Drop: func(x Choice) { c.changeQueue("drop", x.Value) },
 	})

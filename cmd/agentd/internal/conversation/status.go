@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"strconv"
-	"time"
 
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
@@ -24,8 +23,6 @@ type Status struct {
 	Lost bool
 
 	defaultModel, defaultMode string
-	// until is when a wait ends.
-	until time.Time
 }
 
 // Status tells the status line.

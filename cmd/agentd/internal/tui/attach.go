@@ -80,7 +80,7 @@ func readImage(path string) (*command.Part, error) {
 	case info.Size() > maxImage:
 		return nil, fmt.Errorf("larger than %d MB", maxImage>>20)
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

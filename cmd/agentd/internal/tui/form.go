@@ -249,7 +249,7 @@ func (f *form) answer(q *turntext.Question) (*command.RespondAction, string) {
 			return nil, strings.TrimSpace(x.name + " " + wrong)
 		}
 		if v != nil {
-			object[x.name] = json.RawMessage(v)
+			object[x.name] = v
 		}
 		r.Payload = v
 	}

@@ -39,7 +39,7 @@ func (c *client) runLocal(line string) {
 		if shell == "" {
 			shell = "/bin/sh"
 		}
-		cmd := exec.CommandContext(ctx, shell, "-c", line) //nolint:gosec // the user typed it
+		cmd := exec.CommandContext(ctx, shell, "-c", line)
 		cmd.Dir = c.options.Folder
 		out := &tail{}
 		cmd.Stdout, cmd.Stderr = out, out
@@ -123,15 +123,15 @@ func (c *client) openEditor() {
 		return
 	}
 	// The setting may have arguments, which a shell takes apart as its user expects.
-	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:gosec,noctx // the user's editor, until it is closed
+	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:noctx // the user's editor, until it is closed
 	c.run(tea.ExecProcess(cmd, func(err error) tea.Msg {
 		return postMsg(func() { c.editorClosed(f.Name(), err) })
 	}))
 }
 
 func (c *client) editorClosed(name string, err error) {
-	text, read := os.ReadFile(name) //nolint:gosec // our own file
-	_ = os.Remove(name)             // it may be gone already
+	text, read := os.ReadFile(name)
+	_ = os.Remove(name) // it may be gone already
 	if err = errors.Join(err, read); err != nil {
 		c.talk.View.Warn("the editor: " + err.Error())
 		c.talk.View.Refresh()

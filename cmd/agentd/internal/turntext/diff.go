@@ -2,6 +2,7 @@ package turntext
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,14 +98,12 @@ func (d *diffDrawer) endFile() {
 }
 
 func (d *diffDrawer) hunk(line string) {
-	var oldFrom, newFrom int
-	oldCount, newCount := 1, 1
 	fields := strings.Fields(line)
 	if len(fields) < 3 {
 		return
 	}
-	oldFrom, oldCount = hunkRange(fields[1])
-	newFrom, newCount = hunkRange(fields[2])
+	oldFrom, oldCount := hunkRange(fields[1])
+	newFrom, newCount := hunkRange(fields[2])
 	if d.add+d.del == 0 {
 		d.title = len(d.out)
 		d.out = append(d.out, "")
@@ -260,8 +259,8 @@ func compareMiddle(a, b []string, step func(byte, string)) {
 	for i := range long {
 		long[i] = make([]int32, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
+	for i := range slices.Backward(a) {
+		for j := range slices.Backward(b) {
 			if a[i] == b[j] {
 				long[i][j] = long[i+1][j+1] + 1
 			} else {

@@ -228,9 +228,10 @@ func codeToken(line string, at int) (n int, style string) {
 		return len(rest), terminal.Dim
 	case c == '"' || c == '\'' || c == '`':
 		for i := 1; i < len(rest); i++ {
-			if rest[i] == '\\' {
+			switch rest[i] {
+			case '\\':
 				i++
-			} else if rest[i] == c {
+			case c:
 				return i + 1, terminal.Green
 			}
 		}

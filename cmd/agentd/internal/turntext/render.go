@@ -148,7 +148,7 @@ func (r *renderer) list(out *[]string, lines []string) int {
 	n := 0
 	for n < len(lines) {
 		m := itemLine.FindStringSubmatch(lines[n])
-		if m == nil || len(m[1]) > indent+1 || len(m[1]) < indent {
+		if len(m) == 0 || len(m[1]) > indent+1 || len(m[1]) < indent {
 			break
 		}
 		body := []string{m[4]}
@@ -159,7 +159,7 @@ func (r *renderer) list(out *[]string, lines []string) int {
 			lead := len(line) - len(strings.TrimLeft(line, " \t"))
 			next := itemLine.FindStringSubmatch(line)
 			blank := strings.TrimSpace(line) == ""
-			if !blank && (lead < inside && (next != nil && len(next[1]) <= indent+1 || endsItem(lines, n))) {
+			if !blank && (lead < inside && (len(next) > 0 && len(next[1]) <= indent+1 || endsItem(lines, n))) {
 				break
 			}
 			body = append(body, line[min(lead, inside):])

@@ -93,7 +93,7 @@ func (e *Emulator) private(all, args string, final byte) {
 	}
 }
 
-// moves moves the cursor, and reports whether the sequence does.
+// moves puts the cursor elsewhere, and reports whether the sequence does.
 func (e *Emulator) moves(final byte, n []int) bool {
 	by := max(n[0], 1)
 	bottom := e.top + e.Rows - 1
