@@ -18,7 +18,7 @@ func TestChatPlain(t *testing.T) {
 		c.see("/help lists the commands")
 		c.typing("please build\n")
 		c.see("? Allow shell?")
-		c.see("[y] once  [a] for this session")
+		c.see("[y] once  [a] this session  [p] this project")
 		c.typing("yes please\n")
 		c.see("answer y, a or n")
 		c.typing("y\n")

@@ -16,10 +16,9 @@ import (
 func TestRunAtATerminal(t *testing.T) {
 	dir := play(t, workScript)
 	c := atTerminal(t, 80, 24, playing(t, dir, "run", "please build"))
-	c.see("? Allow shell?  destructive")
+	c.see("? Allow shell?")
 	c.see("│ echo made > out.txt")
 	c.see("why: in mode default")
-	c.see("impact: replaces the content of out.txt")
 	c.see("if you like:")
 	c.typing("perhaps\r")
 	c.see("answer y, a or n\n")
