@@ -75,8 +75,8 @@ type PermissionReviewed struct {
 	ErrorCategory string `json:"errorCategory,omitempty" enum:"timeout budget malformed model unavailable too_large"`
 	Usage         *Usage `json:"usage,omitempty"`
 	// CostUSD is what the review cost; absent where no price is known.
-	CostUSD *float64 `json:"costUSD,omitempty"`
-	DurationMs    int64  `json:"durationMs"`
+	CostUSD    *float64 `json:"costUSD,omitempty"`
+	DurationMs int64    `json:"durationMs"`
 	// InputHash is the hash of the input that was judged.
 	InputHash string `json:"inputHash,omitempty"`
 }

@@ -271,7 +271,9 @@ func (f *fold) policyChanged(p *event.PolicyChanged) {
 		Source: p.Source, Mode: p.Mode, ModeOrigin: p.ModeOrigin, Rules: firstN(p.Rules, len(p.Rules)), Reason: p.Reason, ChangedBy: p.ChangedBy,
 		Workspace: p.Workspace, Account: p.Account, Held: firstN(p.Held, keepItems), ChangedAt: f.e.Time, Sequence: f.e.Sequence,
 	}
-	i := slices.IndexFunc(perm.Policies, func(x Policy) bool { return x.Source == p.Source && x.Workspace == p.Workspace && x.Account == p.Account })
+	i := slices.IndexFunc(perm.Policies, func(x Policy) bool {
+		return x.Source == p.Source && x.Workspace == p.Workspace && x.Account == p.Account
+	})
 	if i >= 0 {
 		perm.Policies[i] = policy
 		return

@@ -6,6 +6,8 @@ const answers = [
   { when: { contains: "write" }, text: "Done." },
   { when: { contains: "form" }, ask: { prompt: "Which colour, and how many?", schema: form } },
   { when: { contains: "form" }, text: "Thank you." },
+  { when: { contains: "remove" }, tools: [{ name: "shell", arguments: { command: "rm -rf notes" } }] },
+  { when: { contains: "remove" }, text: "Gone." },
   { when: { contains: "list" }, tools: [{ name: "shell", arguments: { command: "touch made-by-shell" } }] },
   { when: { contains: "list" }, text: "Listed." },
 ];
@@ -16,7 +18,7 @@ const settled = (s, turn) => s.awaitEvent(turn.sessionId, (e) => e.turnId === tu
 export default {
   "keys alone approve, with a second key for what destroys": async (t) => {
     const s = await ownServer(t, { answers });
-    const turn = await s.turn("write notes", { sessionId: "notes" });
+    const turn = await s.turn("remove notes", { sessionId: "notes" });
     await s.asked(turn);
     const page = await visit(t, s, "/", { login: false });
     await page.locator("input[name=token]:focus").waitFor();
@@ -26,8 +28,8 @@ export default {
     await page.keyboard.press("g");
     await page.keyboard.press("i");
     const card = page.getByRole("article", { name: /Permission/ });
-    await card.getByText("remember the milk").waitFor();
-    await card.getByText("Undo restores the file as it was.").waitFor();
+    await card.getByText("rm -rf notes").first().waitFor();
+    await card.getByText("Undo restores files of the workspace.").waitFor();
     await screen(page, "inbox");
     await page.keyboard.press("a");
     await card.getByText("This can destroy something.").waitFor();
@@ -60,7 +62,7 @@ export default {
 
   "a question that was answered elsewhere settles, and a late click explains": async (t) => {
     const s = await ownServer(t, { answers });
-    const turn = await s.turn("write notes", { sessionId: "elsewhere" });
+    const turn = await s.turn("remove notes", { sessionId: "elsewhere" });
     const { actionId } = await s.asked(turn);
     const page = await visit(t, s, "/inbox");
     const late = await visit(t, s, "/inbox");

@@ -169,9 +169,11 @@ export default {
     await page.getByRole("combobox", { name: "Find anything" }).fill(turn.turnId);
     await page.getByRole("option", { name: new RegExp(turn.turnId) }).first().waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("combobox", { name: "Find anything" }).waitFor({ state: "detached" });
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).getByText("Export evidence").waitFor();
     await page.keyboard.press("Escape");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor({ state: "hidden" });
     const [download] = await Promise.all([page.waitForEvent("download"), page.keyboard.press("e")]);
     assert.match(download.suggestedFilename(), /^evidence_/);
   },
