@@ -168,9 +168,9 @@ func TestWorkspaceOfTheKernel(t *testing.T) {
 // A home folder holds the user's own data at some depth, and is a workspace like any
 // other; the data itself isn't.
 func TestWorkspaceThatHoldsTheUsersData(t *testing.T) {
-	h := homes{data: []string{"/home/me/.local/share/agentd"}, inside: true}
+	h := homes{data: []string{"/srv/me/.local/share/agentd"}, inside: true}
 	for root, refused := range map[string]bool{
-		"/home/me": false, "/": false, "/home/me/.local/share/agentd": true, "/home/me/.local/share/agentd/db": true,
+		"/srv/me": false, "/": false, "/srv/me/.local/share/agentd": true, "/srv/me/.local/share/agentd/db": true,
 	} {
 		if why := h.refuse(root); (why != "") != refused {
 			t.Errorf("%s: %q", root, why)

@@ -246,7 +246,7 @@ Exit codes: 0 stopped as asked or idle, 1 failed, 2 usage or configuration.`,
 				s.ready = ready
 				err = s.run(cmd.Context())
 			}
-			ready.tell(err) // unless it was told already
+			ready.tellOutcome(err) // unless it was told already
 			return err
 		},
 	}

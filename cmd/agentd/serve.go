@@ -113,7 +113,7 @@ func (s *serving) run(ctx context.Context) error {
 		err = s.announce()
 	}
 	unlock()
-	s.ready.tell(err)
+	s.ready.tellOutcome(err)
 	if err != nil {
 		return errors.Join(err, s.close(ctx))
 	}

@@ -135,8 +135,8 @@ func (a *app) readyPipe() *readiness {
 	return &readiness{rundir.Inherited(fd, "ready")}
 }
 
-// tell says it, once.
-func (r *readiness) tell(err error) {
+// tellOutcome says it, once.
+func (r *readiness) tellOutcome(err error) {
 	if r == nil || r.to == nil {
 		return
 	}
