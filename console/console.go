@@ -96,7 +96,7 @@ func (h *handler) serveTerminal(w http.ResponseWriter, f *file) {
 	header.Set("Cache-Control", "no-store")
 	body := bytes.Replace(f.plain, []byte("NONCE"), []byte(nonce), 1)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) //nolint:gosec // an embedded file; a client that is gone needs no answer
 }
 
 // send sends the file, compressed if the browser accepts that.
@@ -115,7 +115,7 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a client that is gone needs no answer
+		_, _ = w.Write(body) //nolint:gosec // an embedded file; a client that is gone needs no answer
 	}
 }
 

@@ -84,10 +84,10 @@ func (r *toolRun) emitAction(tx *session.Tx, kind, why string, d *permission.Dec
 		ToolName: r.request.ToolName, SafeArgs: p.SafeArgs, InputRef: p.InputRef, Reason: why, RuleRefs: p.RuleRefs, Destructive: p.Destructive,
 		OnceOnly: !d.SessionScope,
 	}
-	switch {
-	case kind == planAction:
+	switch kind {
+	case planAction:
 		a.Schema = planAnswer
-	case kind == "tool_permission":
+	case "tool_permission":
 		a.KeepRules, a.KeepFor = r.keepRules(tx)
 	}
 	if after := r.l.opt.ActionTimeout; after > 0 {

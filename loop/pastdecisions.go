@@ -114,7 +114,8 @@ func (r *pastDecisions) hear(ctx context.Context, e *event.Event) {
 	if err != nil || strings.TrimSpace(text) == "" {
 		return
 	}
-	words := append(r.said[e.ThreadID], text)
+	r.said[e.ThreadID] = append(r.said[e.ThreadID], text)
+	words := r.said[e.ThreadID]
 	r.said[e.ThreadID] = words[max(0, len(words)-maxEarlierTurns-1):]
 }
 

@@ -337,7 +337,7 @@ func wordsIn(ctx context.Context, s store.Store, p event.Payload) (string, error
 	}
 	var parts []command.Part
 	if json.Unmarshal(raw, &parts) != nil {
-		return "", nil // too long to be shown whole
+		return "", nil //nolint:nilerr // too long to be shown whole
 	}
 	var texts []string
 	for i := range parts {

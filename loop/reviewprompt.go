@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"agentd/event"
@@ -138,10 +139,10 @@ func parseVerdict(text string) (*reviewVerdict, error) {
 // newestWords keeps the newest of the user's words, within a bound.
 func newestWords(words []string) []string {
 	left := maxWords
-	for i := len(words) - 1; i >= 0; i-- {
-		if left -= len(words[i]); left < 0 {
+	for i, text := range slices.Backward(words) {
+		if left -= len(text); left < 0 {
 			kept := append([]string{}, words[i:]...)
-			kept[0] = clip.Text(kept[0], max(left+len(words[i]), 1))
+			kept[0] = clip.Text(kept[0], max(left+len(text), 1))
 			return kept
 		}
 	}

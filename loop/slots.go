@@ -8,7 +8,7 @@ import (
 )
 
 // slots bounds the threads that are worked on at once, and shares the room between
-// accounts: one account has at most most of them, all together have twice as many, and who
+// accounts: one account has a bounded number of them, all together have twice as many, and who
 // waits is let in account by account, not in the order of coming. So an account whose
 // turns wait for a slow model leaves room for the others.
 type slots struct {
@@ -17,8 +17,8 @@ type slots struct {
 	mu    sync.Mutex
 	used  int
 	by    map[string]int
-	lines map[string][]chan struct{} // who waits, the first first
-	order []string                   // accounts with a line, the next first
+	lines map[string][]chan struct{} // who waits, in the order of coming
+	order []string                   // accounts with a line, the next one in front
 }
 
 func newSlots(most int) *slots {

@@ -140,8 +140,8 @@ func treeOf(t *testing.T, dir string) []byte {
 				return err
 			}
 			sum := sha256.Sum256(b)
-			out.Write([]byte(" "))
-			out.WriteString(string(sum[:4]))
+			out.WriteString(" ")
+			out.Write(sum[:4])
 		}
 		out.WriteByte('\n')
 		return nil

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"agentd/command"
@@ -122,9 +123,7 @@ func (t *Tokens) TakeTokens(entries [][]byte) error {
 		return nil
 	}
 	return t.update(func(all map[string]storedToken) error {
-		for id, kept := range news {
-			all[id] = kept
-		}
+		maps.Copy(all, news)
 		return nil
 	})
 }

@@ -195,7 +195,7 @@ func (m *Manager) retryFenced(ctx context.Context, do func() error) error {
 	var err error
 	for try := range fencedTries {
 		err = do()
-		if m.shared == nil || !(errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrConflict)) {
+		if m.shared == nil || (!errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrConflict)) {
 			return err
 		}
 		select {

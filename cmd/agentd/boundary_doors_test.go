@@ -127,11 +127,13 @@ func (p *process) mcpAs(token, method, params, name string) (int, string) {
 // without its id.
 func (p *process) subscribeTo(token, sessionID string) string {
 	p.t.Helper()
-	conn, _, err := websocket.Dial(p.t.Context(), "ws"+strings.TrimPrefix(p.url, "http")+"/v1/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})
+	conn, _, err := websocket.Dial(p.t.Context(), "ws"+strings.TrimPrefix(p.url, "http")+"/v1/ws", &websocket.DialOptions{ //nolint:bodyclose // the connection owns it
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	if err := conn.Write(p.t.Context(), websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"`+sessionID+`","after":0}}`)); err != nil {
 		p.t.Fatal(err)
 	}

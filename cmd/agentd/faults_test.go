@@ -182,7 +182,7 @@ func (w *faultWorld) ends(name string, p *process, turn faultTurn) {
 			return
 		}
 		last = e.Type
-		switch e.Type { //nolint:exhaustive // the rest isn't counted
+		switch e.Type {
 		case event.TypeToolResult:
 			results++
 			told = string(e.Data)

@@ -37,7 +37,7 @@ func nodeName(c *config.Config) (name string, release func() error, err error) {
 		return "", nil, fmt.Errorf("node name: %w", err)
 	}
 	for i := range maxNodesHere {
-		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(i+1)), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // a path of the operator's
+		f, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(i+1)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return "", nil, fmt.Errorf("node name: %w", err)
 		}

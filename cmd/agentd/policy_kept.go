@@ -35,8 +35,8 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				if err != nil {
 					return &exitError{exitUsage, fmt.Errorf("--workspace: %w", err)}
 				}
-				if real, err := filepath.EvalSymlinks(abs); err == nil {
-					abs = real
+				if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+					abs = resolved
 				}
 				p.Workspace = abs
 			}

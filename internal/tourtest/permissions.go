@@ -13,7 +13,11 @@ func projectRules(t *testing.T, do Do) {
 	t.Helper()
 	do("create_session", `{"sessionId":"sess_kept"}`)
 	do("submit_turn", `{"sessionId":"sess_kept","input":"Keep it.","options":{"permissionMode":"default"}}`)
-	var list struct{ Actions []struct{ ActionID string } }
+	var list struct {
+		Actions []struct {
+			ActionID string `json:"actionId"`
+		} `json:"actions"`
+	}
 	for len(list.Actions) == 0 && t.Context().Err() == nil && !t.Failed() {
 		if err := json.Unmarshal(do("list_actions", `{"status":"pending","sessionId":"sess_kept"}`), &list); err != nil {
 			t.Fatal(err)
@@ -27,9 +31,7 @@ func projectRules(t *testing.T, do Do) {
 		t.Fatalf("kept %+v", answered.KeptRules)
 	}
 	do("suggest_policy", `{"sessionId":"sess_kept","limit":3}`)
-	var models struct {
-		Models []struct{ Provider, Model string }
-	}
+	var models command.ListModelsResult
 	if err := json.Unmarshal(do("list_models", `{}`), &models); err != nil || len(models.Models) == 0 {
 		t.Fatalf("no models: %v", err)
 	}

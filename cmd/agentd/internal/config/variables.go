@@ -51,7 +51,7 @@ func (c *Config) variables() []variable {
 func (c *Config) VariableNames() []string {
 	var out []string
 	for _, v := range c.variables() {
-		if v.text != "" && !(v.assigned && strings.Contains(v.text, "=")) {
+		if v.text != "" && (!v.assigned || !strings.Contains(v.text, "=")) {
 			out = append(out, v.text)
 		}
 	}

@@ -24,7 +24,7 @@ const firstInherited = 3
 // Activated returns the socket that the service manager listens on for this process;
 // nil if there is none.
 func Activated(getenv func(string) string) (net.Listener, error) {
-	if pid, err := strconv.Atoi(getenv("LISTEN_PID")); err != nil || pid != os.Getpid() {
+	if getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return nil, nil //nolint:nilnil // that there is none is an answer
 	}
 	if n := getenv("LISTEN_FDS"); n != "1" {

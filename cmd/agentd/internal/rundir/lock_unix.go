@@ -16,7 +16,7 @@ const Supported = true
 // Lock waits until no one else holds the lock of a file, which is made if it isn't
 // there. A process that ends gives its lock back.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // a path in the user's own directory
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}

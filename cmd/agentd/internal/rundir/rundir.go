@@ -65,7 +65,7 @@ func folders(getenv func(string) string) []string {
 	if dir := getenv("TMPDIR"); filepath.IsAbs(dir) {
 		out = append(out, filepath.Join(dir, own))
 	}
-	return append(out, filepath.Join("/tmp", own))
+	return append(out, "/tmp/"+own)
 }
 
 // private makes a folder, or checks that the one that is there is this user's alone.

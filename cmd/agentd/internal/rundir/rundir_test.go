@@ -18,7 +18,7 @@ func env(vars map[string]string) func(string) string {
 }
 
 func TestSocketIsInAPrivateFolder(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "rd")
+	dir, err := os.MkdirTemp("/tmp", "rd") //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestSocketIsInAPrivateFolder(t *testing.T) {
 }
 
 func TestDialChecksWhoIsThere(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "rd")
+	dir, err := os.MkdirTemp("/tmp", "rd") //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
