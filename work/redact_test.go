@@ -105,7 +105,7 @@ var planted = []struct{ name, params string }{
 }
 
 // notPlanted are the commands that take nothing but ids.
-var notPlanted = []string{"retry_job_item"}
+var notPlanted = []string{"retry_job_item", "run_schedule"}
 
 // TestNoCommandStoresASecret plants a secret in every text that a command about
 // tasks, subagents, jobs and schedules takes: it is in no write to the store.

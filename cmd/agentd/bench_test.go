@@ -285,7 +285,7 @@ func TestBenchRefusesWhatCannotBeRun(t *testing.T) {
 		"a step without files":   {[]string{"run", filepath.Join(d.dir, "steps"), "--config", config}, "line 1: steps[0].name: steps/one: there is no instruction.md"},
 		"a broken configuration": {[]string{"run", tasks, "--config", filepath.Join(d.dir, "bad.yaml")}, "nonsense"},
 		"no trials":              {[]string{"run", tasks, "--config", config, "-n", "0"}, "greater than zero"},
-		"a version of ATIF":      {[]string{"export", "x", "--atif-version", "2"}, "1.8 or 1.4"},
+		"a version of ATIF":      {[]string{"export", "x", "--atif-version", "2"}, "not one of 1.8, 1.4"},
 		"half a side":            {[]string{"compare", "--baseline", "base", "--candidate", "new=a"}, "CONFIG=ID"},
 	} {
 		t.Run(name, func(t *testing.T) {

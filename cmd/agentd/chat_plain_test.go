@@ -20,7 +20,7 @@ func TestChatPlain(t *testing.T) {
 		c.see("? Allow shell?")
 		c.see("[y] once  [a] this session  [p] this project")
 		c.typing("yes please\n")
-		c.see("answer y, a or n")
+		c.see("answer y, a, p or n")
 		c.typing("y\n")
 		c.see("It is built.")
 		c.see("2 steps")

@@ -155,11 +155,11 @@ then, and the sandbox is assumed to have been in force unless the facts say
 otherwise. Calls whose arguments were too large to be kept in the fact can't be
 decided again and are counted. With --json the answer is that of test_policy.
 
-With --reviewer a model is tried as a reviewer instead: it is asked about the recorded
-questions that people answered, and you see how many it would have saved and where it
-disagrees with them. That costs as much as the requests do. The model is the one of
-permissions.reviewer, or that of --model. With --json the answer is that of
-test_reviewer.
+With --reviewer a model is tried as a reviewer instead: it is asked about the
+recorded questions that people answered, and you see how many it would have
+saved and where it disagrees with them. That costs as much as the requests do.
+The model is the one of permissions.reviewer, or that of --model. With --json
+the answer is that of test_reviewer.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy test new-policy.yaml\n  agentd policy test --session sess_01 --json new-policy.yaml\n  agentd policy test --reviewer --model local/small --limit 20",
