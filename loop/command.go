@@ -150,6 +150,9 @@ func (l *Loop) environment(s *subject) *environment {
 		out.WorkspaceID = w.WorkspaceID
 	}
 	out.SandboxMode, out.AdditionalRoots = applied.Mode, state.AdditionalRoots(s.place.root, applied.WriteRoots)
+	if out.ResourceLimits == nil {
+		out.ResourceLimits = map[string]int64{} // without a sandbox nothing is limited
+	}
 	return out
 }
 

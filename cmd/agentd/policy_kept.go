@@ -22,9 +22,9 @@ func (a *app) policyRulesCommand() *cobra.Command {
 		Use:   "rules",
 		Short: "List the rules that were kept for projects",
 		Long: `Lists the rules that were kept for projects: an approval that was answered
-with "always for this project" keeps the rule that it showed. Such a rule holds for
-your sessions in that folder, until "agentd policy forget". With --json the answer is
-that of list_project_rules.
+with "always for this project" keeps the rule that it showed. Such a rule holds
+for your sessions in that folder, until "agentd policy forget". With --json the
+answer is that of list_project_rules.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy rules\n  agentd policy rules --workspace .",
@@ -130,10 +130,10 @@ func (a *app) policySuggestCommand() *cobra.Command {
 		Use:   "suggest",
 		Short: "Suggest rules that would have saved questions",
 		Long: `Looks at the questions that were asked in the past and suggests the rules that
-would have saved most of them, with counts. None of them allows anything that was
-denied. Nothing is changed: put what you want into the configuration, or answer the
-next such question with "always for this project". With --json the answer is that of
-suggest_policy.
+would have saved most of them, with counts. None of them allows anything that
+was denied. Nothing is changed: put what you want into the configuration, or
+answer the next such question with "always for this project". With --json the
+answer is that of suggest_policy.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd policy suggest\n  agentd policy suggest --limit 3 --json",

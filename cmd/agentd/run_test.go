@@ -21,7 +21,7 @@ func TestRunAtATerminal(t *testing.T) {
 	c.see("why: in mode default")
 	c.see("if you like:")
 	c.typing("perhaps\r")
-	c.see("answer y, a or n\n")
+	c.see("answer y, a, p or n\n")
 	c.typing("y\r")
 	c.see("2 steps")
 	if code := c.end(); code != 0 {
