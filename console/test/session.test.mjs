@@ -35,7 +35,7 @@ export default {
     await said.getByText("word3").waitFor();
     const early = (await said.innerText()).length;
     await s.done(turn);
-    await page.getByText("word59").waitFor();
+    await said.getByText(/word59/).waitFor();
     const fact = (await s.events(turn.sessionId)).findLast((e) => e.type === "model.completed");
     assert.equal((await said.innerText()).trim(), fact.payload.message.text);
     assert.ok(early <= fact.payload.message.text.length);
@@ -169,11 +169,12 @@ export default {
     await page.getByRole("combobox", { name: "Find anything" }).fill(turn.turnId);
     await page.getByRole("option", { name: new RegExp(turn.turnId) }).first().waitFor();
     await page.keyboard.press("Escape");
-    await page.getByRole("combobox", { name: "Find anything" }).waitFor({ state: "detached" });
+    // Keys are the dialog's until it has closed and given the focus back.
+    await page.waitForFunction(() => !document.querySelector("dialog[open]") && document.activeElement?.tagName !== "INPUT");
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).getByText("Export evidence").waitFor();
     await page.keyboard.press("Escape");
-    await page.getByRole("dialog", { name: "Keys" }).waitFor({ state: "hidden" });
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
     const [download] = await Promise.all([page.waitForEvent("download"), page.keyboard.press("e")]);
     assert.match(download.suggestedFilename(), /^evidence_/);
   },
