@@ -116,6 +116,7 @@ func TestNobodyIsAskedWhereNobodyCanBe(t *testing.T) {
 		}
 		asking := q
 		asking.Interactive = true
+		asking.Review = nil // a reviewer takes a question from a person; where there is none, it has none
 		if asking.Mode == ModeNever {
 			asking.Mode = ModeAuto
 		}

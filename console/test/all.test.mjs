@@ -17,7 +17,7 @@ async function open(page, path) {
     dispatchEvent(new PopStateEvent("popstate"));
   }, path);
   await page.locator("main h1").first().waitFor();
-  await page.locator("main [aria-busy=true]").waitFor({ state: "detached" });
+  await page.waitForFunction(() => !document.querySelector("main [aria-busy=true]"));
   if (path.startsWith("/s/")) await page.locator("svg .node").first().waitFor({ state: "attached" });
 }
 
