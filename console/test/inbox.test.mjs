@@ -99,7 +99,9 @@ export default {
     const s = await ownServer(t, { answers });
     for (const id of ["one", "two", "three"]) await s.asked(await s.turn("write notes", { sessionId: id }));
     const page = await visit(t, s, "/inbox");
-    for (const box of await page.locator(".list input[type=checkbox]").all()) await box.check();
+    const boxes = page.locator(".list input[type=checkbox]");
+    await boxes.nth(2).waitFor();
+    for (const box of await boxes.all()) await box.check();
     await page.getByRole("button", { name: "Deny all" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Deny 3" }).click();
     await page.getByText("Nothing waits for you").or(page.getByText(/deny by/)).first().waitFor();
