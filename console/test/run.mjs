@@ -11,29 +11,42 @@ process.on("uncaughtException", (err) => {
   process.exit(2);
 });
 const browser = await openBrowser();
+
+/** attempt runs a test once, with what it opened closed again. */
+async function attempt(run) {
+  const kit = { log: "", browser, ends: [] };
+  const result = {};
+  try {
+    await run(kit);
+  } catch (err) {
+    if (err.skip) result.skip = err.skip;
+    else result.error = err.stack ?? String(err);
+  }
+  for (const end of kit.ends.reverse()) {
+    try {
+      await end(!!result.error);
+    } catch (err) {
+      result.error ??= err.stack ?? String(err);
+    }
+  }
+  return { ...result, log: kit.log };
+}
+
 for (const file of files) {
   const group = file.replace(".test.mjs", "");
   if (chosen.length > 0 && !chosen.includes(group)) continue;
   const { default: tests } = await import(`./${file}`);
   for (const [name, run] of Object.entries(tests)) {
     const began = Date.now();
-    const result = { name: `${group}/${name.replaceAll(" ", "_")}` };
-    const kit = { log: "", browser, ends: [] };
-    try {
-      await run(kit);
-    } catch (err) {
-      if (err.skip) result.skip = err.skip;
-      else result.error = err.stack ?? String(err);
-    }
-    for (const end of kit.ends.reverse()) {
-      try {
-        await end(!!result.error);
-      } catch (err) {
-        result.error ??= err.stack ?? String(err);
-      }
+    let result = await attempt(run);
+    if (result.error) {
+      // A browser on a busy machine may be late for a reason that isn't the page's. What fails twice, fails.
+      const first = result.error;
+      result = await attempt(run);
+      result.log = `${result.error ? "failed twice" : "passed only at the second try"}; the first: ${first}\n${result.log}`;
     }
     failed ||= !!result.error;
-    console.log(JSON.stringify({ ...result, log: kit.log, ms: Date.now() - began }));
+    console.log(JSON.stringify({ name: `${group}/${name.replaceAll(" ", "_")}`, ...result, ms: Date.now() - began }));
   }
 }
 await closeAll();
