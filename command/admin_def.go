@@ -14,7 +14,7 @@ func adminDefs() []Def {
 			Name: "create_token", Noun: "administration", Form: formOf[CreateToken, NewTokenResult](),
 			Mutates: true, Destructive: true, ShowsSecret: true, Scope: RoleAdmin, Available: true, Since: "0.2",
 			Means:   "Makes a token.",
-			Doc:     "The answer shows the token, once; only its hash is kept. A repeated call with the same idempotency key returns the record without the token: rotate it if it was lost. The fact is runtime.changed, in the runtime's own session. Tokens belong to the node that answers, or to all that share its file.",
+			Doc:     "The answer shows the token, once; only its hash is kept. A repeated call with the same idempotency key returns the record without the token: rotate it if it was lost. The fact is runtime.changed, in the runtime's own session. Over PostgreSQL all nodes accept it within a second; without it, the server that answers and those that share its file do.",
 			Example: `{"name":"laptop","role":"client","account":"alice","expiresInMs":2592000000}`,
 		},
 		{
