@@ -4,12 +4,15 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -58,7 +61,7 @@ func openArchive(r io.ReaderAt, size int64, left *allowance) (fs.FS, *damage) {
 		}
 	}
 	if err == nil {
-		return archive, nil
+		return archive, checkLayout(r, archive.File)
 	}
 	found := &salvage{r: r, size: size, members: map[string]int64{}}
 	at, over := found.scan(left)
@@ -66,6 +69,78 @@ func openArchive(r io.ReaderAt, size int64, left *allowance) (fs.FS, *damage) {
 		return nil, &damage{at, over}
 	}
 	return found, &damage{at, err}
+}
+
+// checkLayout finds where other programs may read an archive otherwise than this one does.
+// Some go by the directory at its end, others by the header before each file, so both must
+// name the same files, one after the other from the first byte, with nothing in between.
+func checkLayout(r io.ReaderAt, files []*zip.File) *damage {
+	files = slices.Clone(files)
+	begin := func(f *zip.File) int64 { at, _ := f.DataOffset(); return at } // it was found before
+	slices.SortFunc(files, func(a, b *zip.File) int { return cmp.Compare(begin(a), begin(b)) })
+	at := int64(0)
+	for _, f := range files {
+		head := make([]byte, max(begin(f)-at, 0))
+		if _, err := r.ReadAt(head, at); err != nil || !sameHeader(head, f) {
+			return &damage{at, fmt.Errorf("its directory and what stands before %.100q in it disagree: other programs would unpack something else than what is verified", f.Name)}
+		}
+		at = begin(f) + int64(f.CompressedSize64) + descriptorSize(f)
+	}
+	next := make([]byte, len(directoryEntry))
+	if _, err := r.ReadAt(next, at); len(files) > 0 && (err != nil || string(next) != directoryEntry) {
+		return &damage{at, errors.New("it holds something after its last file that its directory doesn't name")}
+	}
+	return nil
+}
+
+// sameHeader reports whether what stands before a file says of it what the directory says.
+func sameHeader(head []byte, f *zip.File) bool {
+	if len(head) < headerSize || string(head[:4]) != localHeader {
+		return false
+	}
+	short := func(at int) int { return int(binary.LittleEndian.Uint16(head[at:])) }
+	long := func(at int) uint32 { return binary.LittleEndian.Uint32(head[at:]) }
+	length, extra := short(26), short(28)
+	if headerSize+length+extra != len(head) || string(head[headerSize:headerSize+length]) != f.Name ||
+		short(6) != int(f.Flags) || short(8) != int(f.Method) || hasSecondName(f.Extra) || hasSecondName(head[headerSize+length:]) {
+		return false
+	}
+	if descriptorSize(f) > 0 {
+		return true // the sizes come after the content
+	}
+	size := func(said uint32, n uint64) bool { return said == math.MaxUint32 || uint64(said) == n }
+	return long(14) == f.CRC32 && size(long(18), f.CompressedSize64) && size(long(22), f.UncompressedSize64)
+}
+
+// hasSecondName reports whether the further fields of a header have a name in them that
+// some programs prefer, or can't be read.
+func hasSecondName(fields []byte) bool {
+	const unicodePath = 0x7075
+	for len(fields) > 0 {
+		if len(fields) < 4 || binary.LittleEndian.Uint16(fields) == unicodePath {
+			return true
+		}
+		n := 4 + int(binary.LittleEndian.Uint16(fields[2:]))
+		if n > len(fields) {
+			return true
+		}
+		fields = fields[n:]
+	}
+	return false
+}
+
+// descriptorSize is the length of what follows a file whose size wasn't known when its
+// header was written.
+func descriptorSize(f *zip.File) int64 {
+	const afterwards, small, large = 1 << 3, 16, 24
+	switch {
+	case f.Flags&afterwards == 0:
+		return 0
+	case f.CompressedSize64 > math.MaxUint32 || f.UncompressedSize64 > math.MaxUint32:
+		return large
+	default:
+		return small
+	}
 }
 
 // salvage is what is in an archive whose directory can't be used: where the packed
@@ -77,9 +152,10 @@ type salvage struct {
 }
 
 const (
-	localHeader = "PK\x03\x04"
-	headerSize  = 30
-	maxName     = 256
+	localHeader    = "PK\x03\x04"
+	directoryEntry = "PK\x01\x02"
+	headerSize     = 30
+	maxName        = 256
 )
 
 // scan looks for the files, and returns where the last of them ends. The error says

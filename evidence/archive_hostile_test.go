@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -87,4 +88,69 @@ func TestAnArchiveMeansOneThing(t *testing.T) {
 	if verifiedArchive(packMembers(t, linked)) == nil {
 		t.Error("a file of the bundle is a link: nothing was found")
 	}
+}
+
+// TestAnArchiveSaysEverythingTwiceAlike: some programs read the directory of an archive,
+// others the header before each file. A header that differs in a bit, a byte between files
+// and a second name in the further fields are found, though the directory is whole.
+func TestAnArchiveSaysEverythingTwiceAlike(t *testing.T) {
+	whole := archived(t, bundled(t).files)
+	archive, err := zip.NewReader(bytes.NewReader(whole), int64(len(whole)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, unread := 0, []int{4, 5, 10, 11, 12, 13} // the version that is needed, and the time
+	for _, f := range archive.File {
+		begin, err := f.DataOffset()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := header; at < int(begin); at++ {
+			if in := at - header; slices.Contains(unread, in) || 14 <= in && in < 26 {
+				continue // nor the sizes: they come after the content here
+			}
+			data := slices.Clone(whole)
+			data[at] ^= 1 << (at % 8)
+			if verifiedArchive(data) == nil {
+				t.Errorf("bit %d of byte %d of the header of %s was changed: nothing was found", at%8, at-header, f.Name)
+			}
+		}
+		header = int(begin) + int(f.CompressedSize64) + 16
+	}
+	named := packNamed(t, bundled(t).files, func(h *zip.FileHeader) {
+		if h.Name == "events.jsonl" {
+			h.Extra = []byte("\x75\x70\x06\x00\x01crc1x")
+		}
+	})
+	if f := verifiedArchive(named); f == nil || !strings.Contains(f.Detail, "disagree") {
+		t.Errorf("a second name: %v", f)
+	}
+	if f := verifiedArchive(packNamed(t, bundled(t).files, func(h *zip.FileHeader) { h.Extra = []byte("\x55\x54\x01\x00\x00") })); f != nil {
+		t.Errorf("a field with the time: %v", f)
+	}
+	if f := verifiedArchive(slices.Concat(whole[:header], []byte("more"), whole[header:])); f == nil {
+		t.Error("bytes before the directory: nothing was found")
+	}
+}
+
+// packNamed packs files whose headers were changed.
+func packNamed(t *testing.T, files map[string]*bytes.Buffer, change func(*zip.FileHeader)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		change(h)
+		f, err := w.CreateHeader(h)
+		if err == nil {
+			_, err = f.Write(files[name].Bytes())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
