@@ -2,10 +2,7 @@ package session
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"strconv"
-	"strings"
 
 	"agentd/command"
 	"agentd/fault"
@@ -29,6 +26,7 @@ type Feed struct {
 	next  uint64
 	// begun is the change that was delivered in part when the feed was left.
 	begun feedCursor
+	seal  *cursorSeal
 	// usage counts the feed; nil if it is the runtime's own.
 	usage *quota.Account
 }
@@ -41,48 +39,11 @@ type FeedRecord struct {
 	// removed by retention; there is no Data then.
 	RemovedThrough uint64
 	cursor         feedCursor
+	seal           *cursorSeal
 }
 
 // Cursor returns where a feed goes on after the record.
-func (r *FeedRecord) Cursor() string { return r.cursor.encode() }
-
-// feedCursor is a place in a feed: a position of the store, and the part that was
-// delivered of a change that comes after it, if one was left in its middle.
-type feedCursor struct {
-	position  string
-	sessionID string
-	through   uint64
-}
-
-func (c feedCursor) encode() string {
-	text := c.position
-	if c.sessionID != "" {
-		text += "\n" + c.sessionID + "\n" + strconv.FormatUint(c.through, 10)
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-// errCursor says that a caller's cursor can't be used.
-var errCursor = fault.Param("after", "is not a cursor of this feed; leave it out to begin now, and read what came before from the sessions")
-
-func decodeCursor(text string) (feedCursor, error) {
-	plain, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return feedCursor{}, errCursor
-	}
-	parts := strings.Split(string(plain), "\n")
-	c := feedCursor{position: parts[0]}
-	switch len(parts) {
-	case 1:
-		return c, nil
-	case 3:
-		c.sessionID = parts[1]
-		if c.through, err = strconv.ParseUint(parts[2], 10, 64); err == nil {
-			return c, nil
-		}
-	}
-	return feedCursor{}, errCursor
-}
+func (r *FeedRecord) Cursor() string { return r.seal.encode(r.cursor) }
 
 // SubscribeAll follows all sessions that the caller may see, after a cursor of an
 // earlier feed, or from now on if that is empty. Facts come in order within a session;
@@ -114,13 +75,16 @@ func (m *Manager) SubscribeAllAs(ctx context.Context, caller command.Caller, aft
 }
 
 func (f *Feed) begin(ctx context.Context, after string) (err error) {
+	if f.seal, err = f.m.cursors.open(ctx, f.m.opt.Store); err != nil {
+		return err
+	}
 	if after == "" {
 		if f.after, err = f.m.opt.Store.Position(ctx); err != nil {
 			return storeFault(err)
 		}
 		return nil
 	}
-	if f.begun, err = decodeCursor(after); err != nil {
+	if f.begun, err = f.seal.decode(after); err != nil {
 		return err
 	}
 	f.after = f.begun.position
@@ -226,14 +190,14 @@ func (f *Feed) read(ctx context.Context, c *store.Change, first uint64) ([]FeedR
 	for rec, err := range f.m.opt.Store.Read(ctx, c.SessionID, store.Range{After: first - 1, Before: c.Last + 1, Limit: maxRead}) {
 		if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
 			through := min(removed.Through, c.Last)
-			gap := FeedRecord{SessionID: c.SessionID, RemovedThrough: through, cursor: f.cursorAt(c, through)}
+			gap := FeedRecord{SessionID: c.SessionID, RemovedThrough: through, cursor: f.cursorAt(c, through), seal: f.seal}
 			gap.Sequence = first
 			return append(out, gap), nil
 		}
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		out = append(out, FeedRecord{SessionID: c.SessionID, Record: rec, cursor: f.cursorAt(c, rec.Sequence)})
+		out = append(out, FeedRecord{SessionID: c.SessionID, Record: rec, cursor: f.cursorAt(c, rec.Sequence), seal: f.seal})
 		if bytes += len(rec.Data); bytes >= maxReadBytes {
 			break
 		}

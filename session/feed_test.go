@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -89,6 +90,30 @@ func TestFeedGoesOnAfterAnyCursor(t *testing.T) {
 	for _, text := range []string{"x", "!!", all[0].Cursor() + "A", base64.RawURLEncoding.EncodeToString([]byte("0\nsess_0\nx")), base64.RawURLEncoding.EncodeToString([]byte("0\n1"))} {
 		if _, err := k.m.SubscribeAll(t.Context(), admin, text); fault.KindOf(err) != fault.InvalidParams {
 			t.Errorf("cursor %q: %v", text, err)
+		}
+	}
+}
+
+// TestCursorsTellNothing: a position of the store counts what all accounts write. Neither it
+// nor its length can be read from a cursor, and one that was changed is refused.
+func TestCursorsTellNothing(t *testing.T) {
+	k := newKit(t, nil)
+	f := k.feed(admin, "")
+	defer f.Close()
+	for range 12 {
+		k.submit(command.SubmitTurn{SessionID: "sess_of_someone", Create: true})
+	}
+	for _, rec := range readFeed(t, f, 20) {
+		sealed, err := base64.RawURLEncoding.DecodeString(rec.Cursor())
+		if err != nil || bytes.Contains(sealed, []byte("someone")) || len(sealed) != 12+64+16 {
+			t.Fatalf("%q of %d bytes, %v", sealed, len(sealed), err)
+		}
+		for i := range sealed {
+			sealed[i] ^= 4
+			if _, err := k.m.SubscribeAll(t.Context(), admin, base64.RawURLEncoding.EncodeToString(sealed)); fault.KindOf(err) != fault.InvalidParams {
+				t.Fatalf("byte %d changed: %v", i, err)
+			}
+			sealed[i] ^= 4
 		}
 	}
 }

@@ -112,6 +112,7 @@ type Manager struct {
 	opt     Options
 	journal *journal
 	topics  topics
+	cursors cursorKey
 	outputs outputs
 	// accounts has the owners of the sessions that were read lately.
 	accounts recent[string]
