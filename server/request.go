@@ -74,6 +74,9 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
 			return // the client went away
 		}
+		if s.isStopping() { // the next server of this address may do it
+			h.Set("Connection", "close")
+		}
 		writeProblem(rec, q.err, q.id)
 	}
 }

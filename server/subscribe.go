@@ -55,6 +55,8 @@ type subscribeResult struct {
 	// RecoveryMode is replay or snapshot_repair; then Gap says what is missing.
 	RecoveryMode string  `json:"recoveryMode"`
 	Gap          *Repair `json:"gap,omitempty"`
+	// Cursor is where a feed begins: it goes on from there, if no event came.
+	Cursor string `json:"cursor,omitempty"`
 }
 
 // subscriptionEnd is sent when a subscription ends by itself.
@@ -123,6 +125,9 @@ func (p *rpcConn) subscribeHere(ctx context.Context, in subscribeParams) (result
 		return nil, nil, err
 	}
 	res.SubscriptionID = sub.id
+	if at, ok := sub.stream.(interface{ Cursor() string }); ok && sub.feed {
+		res.Cursor = at.Cursor()
+	}
 	return mustMarshal(res), func() { p.startSubscription(sub, release, first, res.Gap) }, nil
 }
 

@@ -45,6 +45,19 @@ type FeedRecord struct {
 // Cursor returns where a feed goes on after the record.
 func (r *FeedRecord) Cursor() string { return r.seal.encode(r.cursor) }
 
+// Cursor returns where a feed goes on that begins now where this one is; before the first
+// fact, where it began.
+func (f *Feed) Cursor() string {
+	c := feedCursor{position: f.after}
+	switch {
+	case f.next > 0 && len(f.page) > 0:
+		c.sessionID, c.through = f.page[0].SessionID, f.next-1
+	case f.begun.position == f.after:
+		c = f.begun
+	}
+	return f.seal.encode(c)
+}
+
 // SubscribeAll follows all sessions that the caller may see, after a cursor of an
 // earlier feed, or from now on if that is empty. Facts come in order within a session;
 // those of different sessions come in the order of their writes, more or less.

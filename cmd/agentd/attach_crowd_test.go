@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,77 +98,8 @@ func (p *person) starts() int {
 	return bytes.Count(log, []byte(`"msg":"ready"`))
 }
 
-// editor is an ACP client.
-type editor struct {
-	p   *person
-	in  io.WriteCloser
-	out *bufio.Reader
-	ids int
-}
-
-func (p *person) editor() *editor {
-	p.Helper()
-	cmd := p.command("acp")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		p.Fatal(err)
-	}
-	p.Cleanup(func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			p.Errorf("the editor's agent ended with %v", err)
-		}
-	})
-	e := &editor{p: p, in: in, out: bufio.NewReader(out)}
-	e.call("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{}}, nil)
-	return e
-}
-
-// call sends a request and waits for its answer.
-func (e *editor) call(method string, params, result any) {
-	e.p.Helper()
-	e.ids++
-	data, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": e.ids, "method": method, "params": params})
-	if err != nil {
-		e.p.Fatal(err)
-	}
-	if _, err := e.in.Write(append(data, '\n')); err != nil {
-		e.p.Fatal(err)
-	}
-	for {
-		line, err := e.out.ReadBytes('\n')
-		if err != nil {
-			e.p.Fatalf("%s: %v", method, err)
-		}
-		var m struct {
-			ID     int             `json:"id"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
-		}
-		if json.Unmarshal(line, &m) != nil || m.ID != e.ids {
-			continue // a notification
-		}
-		if m.Error != nil {
-			e.p.Fatalf("%s: %s", method, m.Error)
-		}
-		if result != nil {
-			if err := json.Unmarshal(m.Result, result); err != nil {
-				e.p.Fatal(err)
-			}
-		}
-		return
-	}
-}
-
 // sessions are those that the editor is shown.
-func (e *editor) sessions() int {
+func (e *pipe) sessions() int {
 	e.p.Helper()
 	var list struct {
 		Sessions []struct{} `json:"sessions"`
@@ -192,7 +122,7 @@ func TestManyClientsShareOneServer(t *testing.T) {
 			}
 		})
 	}
-	open := make([]*editor, editors)
+	open := make([]*pipe, editors)
 	for i := range open {
 		open[i] = p.editor()
 	}

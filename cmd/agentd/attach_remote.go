@@ -115,16 +115,17 @@ func (f *followServer) current() *serverNote {
 func (f *followServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	used := f.current()
 	res, err := f.next.RoundTrip(f.addressed(req, used))
-	if err == nil && res.StatusCode != http.StatusUnauthorized {
+	ends := err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Close
+	if err == nil && !ends && res.StatusCode != http.StatusUnauthorized {
 		return res, nil
 	}
 	ctx := req.Context()
 	var notSent errNotSent
-	again := err == nil || errors.As(err, &notSent) || req.Method == http.MethodGet || ctx.Value(repeatable{}) != nil
+	again := err == nil && !ends || errors.As(err, &notSent) || req.Method == http.MethodGet || ctx.Value(repeatable{}) != nil
 	if ctx.Err() != nil || !again || (req.Body != nil && req.GetBody == nil) {
 		return res, err
 	}
-	now, renewErr := f.renew(ctx, used)
+	now, renewErr := f.renew(ctx, used, ends)
 	if renewErr != nil {
 		if err == nil {
 			return res, nil
@@ -146,14 +147,29 @@ func (f *followServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(f.addressed(repeat, now))
 }
 
-// renew returns the note of the server that answers now, which may be the same.
-func (f *followServer) renew(ctx context.Context, used *serverNote) (*serverNote, error) {
+// renew returns the note of the server that answers now, which may be the same unless that
+// one said that it ends.
+func (f *followServer) renew(ctx context.Context, used *serverNote, ends bool) (*serverNote, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.note != used {
 		return f.note, nil // another request was quicker
 	}
 	n, err := f.app.ensureServer(ctx, f.config, false)
+	if ends {
+		ctx, cancel := context.WithTimeout(ctx, startWithin)
+		defer cancel()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for err == nil && n.Token == used.Token {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-tick.C: // it hasn't closed its door yet
+			}
+			n, err = f.app.ensureServer(ctx, f.config, false)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +178,23 @@ func (f *followServer) renew(ctx context.Context, used *serverNote) (*serverNote
 		f.note = n
 	}
 	return f.note, nil
+}
+
+// isGoing reports whether the server of a note has ended or is about to.
+func (f *followServer) isGoing(ctx context.Context, n *serverNote) bool {
+	if kept, err := trustedNote(f.config.Local()); err != nil || kept == nil || kept.Token != n.Token {
+		return true
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/readyz", http.NoBody)
+	if err != nil {
+		return false
+	}
+	res, err := f.next.RoundTrip(f.addressed(req, n))
+	if err != nil {
+		return ctx.Err() == nil
+	}
+	_ = res.Body.Close() // only its header counts
+	return res.Close
 }
 
 // addressed prepares a request for the server of a note.

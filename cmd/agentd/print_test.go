@@ -59,24 +59,3 @@ func TestWanted(t *testing.T) {
 		}
 	}
 }
-
-func TestAsksForAnswer(t *testing.T) {
-	for message, want := range map[string]bool{
-		`{"jsonrpc":"2.0","id":1,"method":"m"}`:                      true,
-		`{"jsonrpc":"2.0","id":null,"method":"m"}`:                   true,
-		`{"jsonrpc":"2.0","method":"m"}`:                             false,
-		`[{"jsonrpc":"2.0","method":"m"}]`:                           false,
-		`[{"jsonrpc":"2.0","method":"m"}, {"jsonrpc":"2.0","id":1}]`: true,
-		`[]`:       true,
-		`nonsense`: true,
-		`[1`:       true,
-		`{}`:       true,
-	} {
-		if got := asksForAnswer([]byte(message)); got != want {
-			t.Errorf("asksForAnswer(%s) = %v", message, got)
-		}
-	}
-	if isAnswer([]byte(`{"jsonrpc":"2.0","method":"event","params":{}}`)) || !isAnswer([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || !isAnswer([]byte(`[{}]`)) {
-		t.Error("isAnswer takes one for the other")
-	}
-}

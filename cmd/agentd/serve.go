@@ -281,6 +281,7 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	}()
 	<-ctx.Done()
 	s.log.Info("stopping")
+	_ = s.door.Stop(ctx) // from now on answers say so; the door waits for its clients itself
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	stopWatching()
