@@ -104,6 +104,9 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, a *answers, respo
 	if m.keep != "" {
 		_ = os.WriteFile(filepath.Join(m.keep, fmt.Sprintf("%06d.json", n)), body.Bytes(), 0o600)
 	}
+	if !sleep(r.Context(), a.Delay) {
+		return
+	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	call := a.Tool != "" && !returned(body.Bytes())
 	switch {

@@ -18,6 +18,8 @@ type Scenario struct {
 	// one word, written at once.
 	Tokens int
 	Every  time.Duration
+	// Delay is how long the provider thinks before each answer.
+	Delay time.Duration
 }
 
 // answers are the bodies of a scenario, in both protocols.

@@ -71,6 +71,17 @@ var listens = regexp.MustCompile(`http://\S+`)
 // URL. It ends with the test.
 func Start(tb testing.TB, program, baseURL string) *Server {
 	tb.Helper()
+	return start(tb, program, baseURL, "")
+}
+
+// StartNode is Start over a database, which other servers may share.
+func StartNode(tb testing.TB, program, baseURL, database string) *Server {
+	tb.Helper()
+	return start(tb, program, baseURL, database)
+}
+
+func start(tb testing.TB, program, baseURL, database string) *Server {
+	tb.Helper()
 	dir := tb.TempDir()
 	s := &Server{Workspace: filepath.Join(dir, "workspace")}
 	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2048, DisableCompression: true}}
@@ -78,7 +89,11 @@ func Start(tb testing.TB, program, baseURL string) *Server {
 	must(tb, os.Mkdir(s.Workspace, 0o700))
 	must(tb, os.WriteFile(filepath.Join(s.Workspace, "note.txt"), []byte("a note of one line\n"), 0o600))
 	must(tb, os.WriteFile(config, fmt.Appendf(nil, settings, baseURL, ModelName, ModelName, s.Workspace), 0o600))
-	s.cmd = exec.Command(program, "serve", "--config", config, "--data", data, "--listen", "127.0.0.1:0", "--log-level", "error")
+	where := []string{"--data", data}
+	if database != "" {
+		where = []string{"--data", database, "--state-dir", data}
+	}
+	s.cmd = exec.Command(program, append([]string{"serve", "--config", config, "--listen", "127.0.0.1:0", "--log-level", "error"}, where...)...)
 	s.cmd.Stderr = &s.log
 	s.cmd.Dir, s.cmd.Env = s.Workspace, append(os.Environ(), "XDG_STATE_HOME="+dir)
 	out, err := s.cmd.StdoutPipe()
@@ -133,18 +148,24 @@ type Session struct {
 
 // Session makes a session and follows it; types are the events that are told.
 func (s *Server) Session(ctx context.Context, types string) (*Session, error) {
+	return s.SessionSeenBy(ctx, s, types)
+}
+
+// SessionSeenBy makes a session that is followed through another server of the same
+// database.
+func (s *Server) SessionSeenBy(ctx context.Context, other *Server, types string) (*Session, error) {
 	var made struct {
 		SessionID string `json:"sessionId"`
 	}
 	if err := s.command(ctx, "create_session", `{}`, &made); err != nil {
 		return nil, err
 	}
-	req, err := s.request(ctx, http.MethodGet, "/v1/sessions/"+made.SessionID+"/events?after=0&types="+types, nil)
+	req, err := other.request(ctx, http.MethodGet, "/v1/sessions/"+made.SessionID+"/events?after=0&types="+types, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := s.http.Do(req)
+	resp, err := other.http.Do(req)
 	if err != nil {
 		return nil, err
 	}

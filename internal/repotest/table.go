@@ -129,6 +129,7 @@ var importTable = []row{
 	{dir: "bench/peers", role: program, why: "turns beside other agents; for bench alone"},
 	{dir: "bench/collector", role: program, why: "an OpenTelemetry Collector for the test of the telemetry; a module of its own"},
 	{dir: "bench/rawlog", role: program, why: "the raw file that the engines are compared with; for bench alone"},
+	{dir: "bench/rawpg", role: program, why: "the bare insert that the engine over PostgreSQL is compared with; for bench alone"},
 	{dir: "internal/gen/generate", role: program, why: "reads the catalogues and writes what follows from them"},
 	{dir: "scripts/testlog", role: program, why: "names the tests that a run skipped; for the Makefile alone"},
 
