@@ -76,8 +76,9 @@ func bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// maxToken is the longest token that is looked at.
-const maxToken = 4096
+// maxToken is the longest token that is looked at. Those of identity providers name all
+// groups of their holder.
+const maxToken = 16 << 10
 
 // login is who a caller is, and how to ask again.
 type login struct {

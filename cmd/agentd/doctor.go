@@ -19,6 +19,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/internal/netaddr"
 	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/pebble"
@@ -259,7 +260,7 @@ func addressFinding(ctx context.Context, name, address, has, advice string, netw
 // loopbackURL reports whether an address is on this machine.
 func loopbackURL(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && isLoopback(net.JoinHostPort(u.Hostname(), "1"))
+	return err == nil && netaddr.LoopbackHost(u.Hostname())
 }
 
 // mcpFinding says whether an MCP server can be begun or reached.

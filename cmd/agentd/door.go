@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	webconsole "agentd/console"
+	"agentd/internal/netaddr"
 	"agentd/server"
+	"agentd/server/oidc"
 )
 
 // Files in the directory of this machine.
@@ -46,11 +48,7 @@ func (s *serving) checkDoor() error {
 
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return err == nil && netaddr.LoopbackHost(host)
 }
 
 // openTokens opens what says who may come in, and prepares the note for the
@@ -74,7 +72,23 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	if s.cert != nil {
 		s.note.CertSHA256 = certSum(s.cert.Leaf())
 	}
-	return &localAuth{next: s.tokens, sum: sha256.Sum256([]byte(s.note.Token))}, nil
+	return &localAuth{next: s.withProvider(s.tokens), sum: sha256.Sum256([]byte(s.note.Token))}, nil
+}
+
+// withProvider also lets in holders of tokens of the identity provider, if one is configured.
+func (s *serving) withProvider(next server.Authenticator) server.Authenticator {
+	c := s.loaded.Config.OIDC
+	if c.Issuer == "" {
+		return next
+	}
+	opt := oidc.Options{
+		Issuer: c.Issuer, Audience: c.Audience, Next: next,
+		GroupsClaim: c.GroupsClaim, AccountClaim: c.AccountClaim, NameClaim: c.NameClaim,
+	}
+	for _, g := range c.Grants {
+		opt.Grants = append(opt.Grants, oidc.Grant(g))
+	}
+	return oidc.New(opt)
 }
 
 // localAuth also lets in who can read the note in the data directory: they can

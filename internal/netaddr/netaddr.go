@@ -8,6 +8,8 @@
 // registries don't call globally reachable is not public, and an IPv6 address that
 // carries an IPv4 address is public at most if that one is.
 //
+// [LoopbackHost] says which hosts are this machine.
+//
 // # Concurrency
 //
 // All functions are pure.
@@ -34,6 +36,13 @@ func Public(a netip.Addr) bool {
 		return !slices.ContainsFunc(special4, contains)
 	}
 	return unicast6.Contains(a) && !slices.ContainsFunc(special6, contains)
+}
+
+// LoopbackHost reports whether the host of an address, a name or an IP address, is this
+// machine.
+func LoopbackHost(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && a.Unmap().IsLoopback())
 }
 
 var (

@@ -105,6 +105,7 @@ var importTable = []row{
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console", "tool/toolkind"}},
+	{dir: "server/oidc", may: []string{"command", "event", "fault", "internal/clip", "server"}, why: "tokens of an identity provider, apart because of what it imports"},
 	{dir: "client", may: []string{"command", "event", "fault", "internal/wire"}},
 	{dir: "conformance", may: []string{"event"}, why: "it judges any runtime, so it knows the standard's list of types and nothing of this one"},
 
@@ -138,6 +139,7 @@ var importTable = []row{
 	{dir: "evidence/replaytest", role: support, why: "decides again in the sessions that tests recorded"},
 	{dir: "model/provider/providertest", role: support},
 	{dir: "telemetry/otlp/otlptest", role: support},
+	{dir: "server/oidc/oidctest", role: support},
 	{dir: "cmd/agentd/internal/terminal/termtest", role: support},
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},

@@ -75,6 +75,7 @@ type Config struct {
 		ToolGrace Span `json:"toolGrace"`
 	} `json:"channels"`
 	A2A       A2A       `json:"a2a"`
+	OIDC      OIDC      `json:"oidc"`
 	Telemetry Telemetry `json:"telemetry"`
 	// dataChosen, modeChosen and workspaceChosen say that data, permissions.mode and
 	// workspace.root were given.
@@ -375,6 +376,7 @@ func (c *Config) problems() [][2]string {
 		}
 	}
 	c.Telemetry.check(add)
+	c.OIDC.check(add)
 	return out
 }
 

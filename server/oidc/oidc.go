@@ -1,0 +1,229 @@
+// Package oidc lets in who brings a token of an OpenID Connect provider: people who are
+// logged in elsewhere, and services with an account there. The provider says who they are
+// and which groups they are in; the operator's grants say what that allows here.
+package oidc
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/time/rate"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/internal/clip"
+	"agentd/server"
+)
+
+// Everyone is the group of a grant that holds for each token that the provider signed.
+const Everyone = "*"
+
+// Grant is what members of a group, or one subject, may do.
+type Grant struct {
+	// Group is one of the token's groups, or [Everyone]; Subject is its sub claim. One of
+	// the two is set.
+	Group, Subject string
+	Role           command.Role
+	// Account owns what its holders create. If it is empty, each has an account of their own.
+	Account string
+}
+
+// Options configure an [Authenticator].
+type Options struct {
+	// Issuer is the provider's address, as its tokens name it.
+	Issuer string
+	// Audience is who tokens must be meant for: the client id of agentd at the provider.
+	Audience string
+	// GroupsClaim, AccountClaim and NameClaim name the claims that say which groups the
+	// holder is in, which account they have without one in the grant, and what they are
+	// called. Defaults: groups, sub, email.
+	GroupsClaim, AccountClaim, NameClaim string
+	// Grants are tried together: the one that allows most counts, of equal ones the first.
+	Grants []Grant
+	// Next knows the tokens of this server; it is asked first.
+	Next server.Authenticator
+	// Clock defaults to time.Now.
+	Clock func() time.Time
+}
+
+// Authenticator is a [server.Authenticator] for tokens of one provider.
+type Authenticator struct {
+	opt    Options
+	client *http.Client
+
+	mu       sync.Mutex
+	verifier *oidc.IDTokenVerifier // nil until the provider was asked
+	asked    time.Time             // when it was
+}
+
+// What a provider is asked for is bounded: whoever sends tokens with made-up keys could
+// otherwise have it asked without end.
+const (
+	asksPerSecond = 1
+	asksAtOnce    = 5
+	askTimeout    = 10 * time.Second
+	maxAnswer     = 1 << 20
+	// keptFor is how long keys are used without asking again: one that the provider took
+	// back is good for no longer. New ones are asked for when they are met.
+	keptFor = time.Hour
+)
+
+// New returns an authenticator. The provider is asked when the first of its tokens comes,
+// so a server starts without it.
+func New(opt Options) *Authenticator {
+	for _, d := range []struct {
+		name *string
+		to   string
+	}{{&opt.GroupsClaim, "groups"}, {&opt.AccountClaim, "sub"}, {&opt.NameClaim, "email"}} {
+		if *d.name == "" {
+			*d.name = d.to
+		}
+	}
+	if opt.Clock == nil {
+		opt.Clock = time.Now
+	}
+	return &Authenticator{opt: opt, client: &http.Client{
+		Timeout:   askTimeout,
+		Transport: &bounded{next: http.DefaultTransport, limit: rate.NewLimiter(asksPerSecond, asksAtOnce)},
+	}}
+}
+
+// Authenticate implements [server.Authenticator].
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (server.Identity, error) {
+	id, err := a.opt.Next.Authenticate(ctx, token)
+	if fault.KindOf(err) != fault.Unauthenticated || strings.Count(token, ".") != 2 {
+		return id, err
+	}
+	verifier, err := a.reachProvider(ctx)
+	if err != nil {
+		return server.Identity{}, err
+	}
+	t, err := verifier.Verify(oidc.ClientContext(ctx, a.client), token)
+	if expired := (*oidc.TokenExpiredError)(nil); errors.As(err, &expired) {
+		return server.Identity{}, fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", expired.Expiry.UTC().Format(time.RFC3339), a.opt.Issuer)
+	}
+	if errors.Is(err, errTooOften) {
+		return server.Identity{}, fault.New(fault.Unavailable, "%s was asked for its keys too often; try again in a moment", a.opt.Issuer)
+	}
+	if err != nil {
+		return server.Identity{}, fault.Wrap(fault.Unauthenticated, err, "the token is not one of %s for %s", a.opt.Issuer, a.opt.Audience)
+	}
+	return a.identify(t)
+}
+
+// reachProvider asks the provider now and then how its tokens are checked.
+func (a *Authenticator) reachProvider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.opt.Clock()
+	if a.verifier != nil && now.Sub(a.asked) < keptFor {
+		return a.verifier, nil
+	}
+	// The context stays with the keys, which are fetched again when they change.
+	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), a.client), a.opt.Issuer)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "%s can't be asked whether the token is good; try again later, or use a token of this server", a.opt.Issuer)
+	}
+	a.asked, a.verifier = now, provider.Verifier(&oidc.Config{ClientID: a.opt.Audience, Now: a.opt.Clock})
+	return a.verifier, nil
+}
+
+// identify says who the holder of a good token is here.
+func (a *Authenticator) identify(t *oidc.IDToken) (server.Identity, error) {
+	var claims map[string]any
+	if err := t.Claims(&claims); err != nil {
+		return server.Identity{}, fault.Wrap(fault.Unauthenticated, err, "the claims of the token can't be read")
+	}
+	grant := a.grantFor(t.Subject, groupsOf(claims[a.opt.GroupsClaim]))
+	if grant == nil {
+		return server.Identity{}, fault.New(fault.Forbidden, "no grant of this server is for the subject %s or one of the groups in its claim %s", clip.Text(t.Subject, 100), a.opt.GroupsClaim)
+	}
+	sum := sha256.Sum256([]byte(t.Issuer + "\n" + t.Subject))
+	own := "oidc_" + hex.EncodeToString(sum[:12])
+	id := server.Identity{TokenID: own, Name: t.Subject, Role: grant.Role, Account: grant.Account, Expires: t.Expiry}
+	if name, _ := claims[a.opt.NameClaim].(string); name != "" {
+		id.Name = name
+	}
+	id.Name = clip.Text(strings.Map(printable, id.Name), 128)
+	if id.Account == "" {
+		id.Account, _ = claims[a.opt.AccountClaim].(string)
+	}
+	// An account is an id. What isn't one gets an id that follows from who the holder is.
+	if !event.ValidID(id.Account) {
+		id.Account = own
+	}
+	return id, nil
+}
+
+// grantFor returns the grant that allows most, or nil.
+func (a *Authenticator) grantFor(subject string, groups []string) *Grant {
+	var best *Grant
+	for i := range a.opt.Grants {
+		g := &a.opt.Grants[i]
+		if g.Subject != subject && g.Group != Everyone && (g.Group == "" || !slices.Contains(groups, g.Group)) {
+			continue
+		}
+		if best == nil || !best.Role.Allows(g.Role) {
+			best = g
+		}
+	}
+	return best
+}
+
+// groupsOf reads a claim that is a list of names, or one name.
+func groupsOf(claim any) []string {
+	switch c := claim.(type) {
+	case string:
+		return []string{c}
+	case []any:
+		var out []string
+		for _, v := range c {
+			if s, ok := v.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return -1
+	}
+	return r
+}
+
+var errTooOften = errors.New("asked too often")
+
+// bounded bounds how often a provider is asked, and how much it may answer.
+type bounded struct {
+	next  http.RoundTripper
+	limit *rate.Limiter
+}
+
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !b.limit.Allow() {
+		return nil, errTooOften
+	}
+	res, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("oidc: %w", err)
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxAnswer), res.Body}
+	return res, nil
+}

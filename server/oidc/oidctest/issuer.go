@@ -1,0 +1,110 @@
+// Package oidctest is an identity provider on loopback, for tests.
+package oidctest
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Issuer signs tokens, and tells by which key they are known.
+type Issuer struct {
+	*httptest.Server
+	// Asked counts the requests; while Down is set, none is answered.
+	Asked atomic.Int64
+	Down  atomic.Bool
+
+	key atomic.Pointer[jose.JSONWebKey]
+}
+
+// Start runs an issuer until the test ends.
+func Start(t testing.TB) *Issuer {
+	t.Helper()
+	p := &Issuer{}
+	p.NewKey(t, "first")
+	p.Server = httptest.NewServer(http.HandlerFunc(p.answer))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *Issuer) answer(w http.ResponseWriter, r *http.Request) {
+	p.Asked.Add(1)
+	if p.Down.Load() {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
+	var answer any
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		answer = map[string]any{
+			"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+			"id_token_signing_alg_values_supported": []string{string(jose.RS256)},
+		}
+	case "/keys":
+		answer = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.Load().Public()}}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // a client that left
+}
+
+// Key makes a key.
+func Key(t testing.TB, id string) *jose.JSONWebKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.RS256), Use: "sig"}
+}
+
+// NewKey has tokens signed with another key from now on; the one before isn't known any more.
+func (p *Issuer) NewKey(t testing.TB, id string) {
+	t.Helper()
+	p.key.Store(Key(t, id))
+}
+
+// Public is the present key as anyone may know it.
+func (p *Issuer) Public() crypto.PublicKey { return p.key.Load().Public().Key }
+
+// Token makes a token for agentd with these claims beside the usual ones, or instead of them.
+func (p *Issuer) Token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	return p.Sign(t, jose.RS256, p.key.Load(), claims)
+}
+
+// Sign is [Issuer.Token] with a key of the caller's.
+func (p *Issuer) Sign(t testing.TB, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	all := map[string]any{"iss": p.URL, "sub": "ada", "aud": "agentd", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	maps.Copy(all, claims)
+	body, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
