@@ -210,6 +210,13 @@ type Def struct {
 // PayloadName returns the name of the payload's struct.
 func (d *Def) PayloadName() string { return reflect.TypeOf(d.Payload).Elem().Name() }
 
+func (d *Def) schemaVersion() string {
+	if d.Extension {
+		return SchemaExtension
+	}
+	return SchemaStandard
+}
+
 // Catalog returns the entries of all types, standard ones first, each group in
 // the standard's order. The slice is the caller's.
 func Catalog() []Def {

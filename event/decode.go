@@ -40,8 +40,8 @@ func DecodeHeader(data []byte, e *Event) (payload []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("event: decode: %w", err)
 	}
-	if _, ok := Lookup(e.Type); ok && version != e.Type.SchemaVersion() {
-		return nil, fmt.Errorf("event: decode: %s has schema version %q, this release reads %q", e.Type, version, e.Type.SchemaVersion())
+	if d, ok := Lookup(e.Type); ok && version != d.schemaVersion() {
+		return nil, fmt.Errorf("event: decode: %s has schema version %q, this release reads %q", e.Type, version, d.schemaVersion())
 	}
 	return payload, nil
 }

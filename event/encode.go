@@ -2,6 +2,7 @@ package event
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -115,8 +116,8 @@ func plainFrom[T string | []byte](s T, i int) int {
 		quote, slash := w^ones*'"', w^ones*'\\'
 		// The top bit of a byte is set where the byte is below 0x20, a quote, a
 		// backslash or above 0x7f; now and then, by a borrow, in one above it.
-		if (w|(w-ones*0x20)&^w|(quote-ones)&^quote|(slash-ones)&^slash)&tops != 0 {
-			break
+		if found := (w | (w-ones*0x20)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
 	for i < len(s) && plain[s[i]] {

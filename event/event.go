@@ -100,8 +100,8 @@ type Raw = json.RawMessage
 
 // SchemaVersion returns the schema that an event of type t satisfies.
 func (t Type) SchemaVersion() string {
-	if d, ok := Lookup(t); ok && d.Extension {
-		return SchemaExtension
+	if d, ok := Lookup(t); ok {
+		return d.schemaVersion()
 	}
 	return SchemaStandard
 }

@@ -14,6 +14,73 @@ import (
 func scanEnvelope(data []byte, e, known *Event) (payload []byte, version string, ok bool) {
 	*e = Event{}
 	s := scanner{data: data}
+	if payload, version, ok = s.ordered(e, known); ok {
+		return payload, version, true
+	}
+	*e = Event{}
+	return scanUnordered(data, e, known)
+}
+
+// ordered reads an envelope whose fields come in the order in which AppendJSON writes
+// them, as those of nearly all facts do: no name has to be looked up.
+func (s *scanner) ordered(e, known *Event) (payload []byte, version string, ok bool) {
+	if !s.acceptLiteral(`{"type":`) || !s.typeName(e, known) || !s.id(`,"eventId":`, &e.ID, known.ID) || !s.acceptLiteral(`,"schemaVersion":`) {
+		return nil, "", false
+	}
+	if version, ok = s.version(); !ok {
+		return nil, "", false
+	}
+	ok = s.acceptLiteral(`,"timestamp":`) && s.time(&e.Time) &&
+		s.id(`,"runtimeId":`, &e.RuntimeID, known.RuntimeID) && s.id(`,"sessionId":`, &e.SessionID, known.SessionID) &&
+		s.acceptLiteral(`,"sequence":`) && s.uint(&e.Sequence) && s.scope(&e.Scope, &known.Scope) &&
+		(!s.acceptLiteral(`,"refs":`) || s.json(&e.Refs)) && s.acceptLiteral(`,"payload":`)
+	if !ok {
+		return nil, "", false
+	}
+	payload = s.value()
+	return payload, version, len(payload) > 0 && payload[0] == '{' && s.acceptByte('}') && s.i == len(s.data)
+}
+
+// scope reads the ids that are there, in the order in which appendScope writes them.
+func (s *scanner) scope(v, known *Scope) bool {
+	return s.id(`,"threadId":`, &v.ThreadID, known.ThreadID) &&
+		s.id(`,"turnId":`, &v.TurnID, known.TurnID) &&
+		s.id(`,"taskId":`, &v.TaskID, known.TaskID) &&
+		s.id(`,"runId":`, &v.RunID, known.RunID) &&
+		s.id(`,"attemptId":`, &v.AttemptID, known.AttemptID) &&
+		s.id(`,"parentTaskId":`, &v.ParentTaskID, known.ParentTaskID) &&
+		s.id(`,"rootTaskId":`, &v.RootTaskID, known.RootTaskID) &&
+		s.id(`,"stepId":`, &v.StepID, known.StepID) &&
+		s.id(`,"toolCallId":`, &v.ToolCallID, known.ToolCallID) &&
+		s.id(`,"actionId":`, &v.ActionID, known.ActionID) &&
+		s.id(`,"subagentId":`, &v.SubagentID, known.SubagentID) &&
+		s.id(`,"artifactId":`, &v.ArtifactID, known.ArtifactID) &&
+		s.id(`,"evidenceId":`, &v.EvidenceID, known.EvidenceID) &&
+		s.id(`,"processId":`, &v.ProcessID, known.ProcessID) &&
+		s.id(`,"channelId":`, &v.ChannelID, known.ChannelID) &&
+		s.id(`,"jobId":`, &v.JobID, known.JobID) &&
+		s.id(`,"jobItemId":`, &v.JobItemID, known.JobItemID) &&
+		s.id(`,"modelRequestId":`, &v.ModelRequestID, known.ModelRequestID) &&
+		s.id(`,"requestId":`, &v.RequestID, known.RequestID) &&
+		s.id(`,"traceId":`, &v.TraceID, known.TraceID) &&
+		s.id(`,"spanId":`, &v.SpanID, known.SpanID)
+}
+
+// id reads an id if its key comes next. It fails at one that isn't plain.
+func (s *scanner) id(key string, v *string, known string) bool {
+	if !s.acceptLiteral(key) {
+		return true
+	}
+	b, ok := s.plainString()
+	if *v = known; string(b) != known {
+		*v = string(b)
+	}
+	return ok
+}
+
+// scanUnordered is scanEnvelope for fields in any order.
+func scanUnordered(data []byte, e, known *Event) (payload []byte, version string, ok bool) {
+	s := scanner{data: data}
 	if !s.acceptByte('{') {
 		return nil, "", false
 	}

@@ -70,12 +70,22 @@ func (b *gitSearch) checkout(dir string) string {
 		}
 		b.folder(at, dir)
 		return at
+	case errors.Is(err, fs.ErrNotExist) && dir == b.root:
+		b.protect(git) // nothing is there that could name more
 	case err == nil || dir == b.root:
 		b.folder(git, dir)
 	default:
 		b.found = append(b.found, git)
 	}
 	return git
+}
+
+// protect adds the files of one repository that name programs.
+func (b *gitSearch) protect(git string) {
+	b.repositories++
+	for _, name := range []string{"hooks", "config", "config.worktree", "commondir"} {
+		b.found = append(b.found, filepath.Join(git, name))
+	}
 }
 
 // readGitLink reads a file of git's that holds nothing but a path.
@@ -137,10 +147,7 @@ func (b *gitSearch) module(git string) {
 
 // folder finds the bounds of one repository and of its linked worktrees.
 func (b *gitSearch) folder(git, worktree string) {
-	b.repositories++
-	for _, name := range []string{"hooks", "config", "config.worktree", "commondir"} {
-		b.found = append(b.found, filepath.Join(git, name))
-	}
+	b.protect(git)
 	b.named(filepath.Join(git, "config"), worktree, maxGitIncludes)
 	b.named(filepath.Join(git, "config.worktree"), worktree, maxGitIncludes)
 	linked, _ := os.ReadDir(filepath.Join(git, "worktrees"))

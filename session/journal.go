@@ -29,6 +29,8 @@ const maxGroup = 1024
 type journal struct {
 	store     store.Store
 	published func(*pending)
+	// settled is called for each batch once the store has taken or refused it.
+	settled func(*store.Batch)
 
 	tally tally
 	spare sync.Pool // of *pending
@@ -237,6 +239,7 @@ func (j *journal) commit() {
 	took := time.Since(began)
 	for i, p := range j.group {
 		p.err, p.done = errs[i], true
+		j.settled(&p.batch)
 		p.charge.settle(p.err)
 		if p.err == nil {
 			j.published(p)

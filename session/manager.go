@@ -118,6 +118,7 @@ type Manager struct {
 	accounts recent[string]
 	// summaries are those that lists showed lately.
 	summaries summaryCache
+	projects  projectCache
 	scratch   sync.Pool // of *[]byte, for encoding facts
 	forks     forkGuard
 	// repeats keeps calls apart that may be the same one.
@@ -156,6 +157,7 @@ func New(opt Options) *Manager {
 	m := &Manager{opt: opt, writers: map[string]*writer{}, strays: map[string]struct{}{}, stop: make(chan struct{})}
 	m.shared, _ = opt.Store.(store.Shared)
 	m.journal = newJournal(opt.Store, m.batchPublished)
+	m.journal.settled = m.projects.wrote
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
 	if m.shared != nil {

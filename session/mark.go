@@ -60,10 +60,12 @@ func markSequence(sessionID, key string) (uint64, error) {
 	return n, nil
 }
 
-// encodeMark is a mark as the index keeps it: the hash of the chain, then the state in
-// compressed pieces, each behind its length.
-func encodeMark(hash store.Hash, data []byte) []byte {
-	out := bytes.Clone(hash[:])
+// packedMark is the first byte of a packed state; a plain one begins with a brace.
+const packedMark = 1
+
+// packState compresses an encoded state, in pieces that each stand behind their length.
+func packState(data []byte) []byte {
+	out := []byte{packedMark}
 	for len(data) > 0 {
 		n := min(len(data), store.ChunkSize)
 		piece := store.EncodeChunk(nil, data[:n])
@@ -74,30 +76,60 @@ func encodeMark(hash store.Hash, data []byte) []byte {
 	return out
 }
 
-// decodeMark returns the hash of the chain and the encoded state in a mark.
-func decodeMark(value []byte) (store.Hash, []byte, error) {
-	var hash store.Hash
+// unpackState returns the encoded state in what is stored: packed, or as releases before
+// stored it.
+func unpackState(stored []byte) ([]byte, error) {
+	if len(stored) == 0 || stored[0] != packedMark {
+		return stored, nil
+	}
+	return joinPieces(stored[1:])
+}
+
+func joinPieces(rest []byte) ([]byte, error) {
 	var data []byte
-	for rest := value[copy(hash[:], value):]; len(rest) > 0; {
+	for len(rest) > 0 {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n > uint64(len(rest)-size) {
-			return hash, nil, fmt.Errorf("%w: a mark is cut off", store.ErrCorrupt)
+			return nil, fmt.Errorf("%w: a stored state is cut off", store.ErrCorrupt)
 		}
 		piece, err := store.DecodeChunk(rest[size : size+int(n)])
 		if err != nil {
-			return hash, nil, err
+			return nil, err
 		}
 		data = append(data, piece...)
 		rest = rest[size+int(n):]
 	}
-	return hash, data, nil
+	return data, nil
 }
 
-// addMarkIfDue adds a mark to a batch that stores the state. No one asks for a deleted
-// session's.
-func (w *writer) addMarkIfDue(b *store.Batch, data []byte) {
-	if w.state.Status != state.SessionDeleted && w.markDue(len(data)) {
-		b.Index = append(b.Index, putOp(kindMark, markKey(w.id, w.state.Sequence), encodeMark(w.chain.Last(), data)))
+// storedState returns the state that is stored, and its size.
+func storedState(stored []byte) (*state.Session, int, error) {
+	data, err := unpackState(stored)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := state.Decode(data)
+	return st, len(data), err
+}
+
+// encodeMark is a mark as the index keeps it: the hash of the chain, then the pieces of
+// the packed state.
+func encodeMark(hash store.Hash, packed []byte) []byte {
+	return append(bytes.Clone(hash[:]), packed[1:]...)
+}
+
+// decodeMark returns the hash of the chain and the encoded state in a mark.
+func decodeMark(value []byte) (store.Hash, []byte, error) {
+	var hash store.Hash
+	data, err := joinPieces(value[copy(hash[:], value):])
+	return hash, data, err
+}
+
+// addMarkIfDue adds a mark to a batch that stores the state, which is packed and of a
+// size. No one asks for a deleted session's.
+func (w *writer) addMarkIfDue(b *store.Batch, packed []byte, size int) {
+	if w.state.Status != state.SessionDeleted && w.markDue(size) {
+		b.Index = append(b.Index, putOp(kindMark, markKey(w.id, w.state.Sequence), encodeMark(w.chain.Last(), packed)))
 	}
 }
 
@@ -110,7 +142,7 @@ func (w *writer) addMarkInPassing(b *store.Batch) error {
 	if err != nil {
 		return err
 	}
-	w.addMarkIfDue(b, data)
+	w.addMarkIfDue(b, packState(data), len(data))
 	w.snapshotBytes, w.snapshotSequence = len(data), w.state.Sequence
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"agentd/command"
 	"agentd/event"
@@ -48,7 +49,68 @@ func (m *Manager) ProjectRules(ctx context.Context, account, root string) ([]eve
 	return out, err
 }
 
+// projectCache has the rules of projects as they are stored, so that a turn doesn't look
+// for them. It is for a store that no other node writes to.
+type projectCache struct {
+	mu sync.Mutex
+	// writes counts the batches that changed rules: what was read before one isn't kept.
+	writes uint64
+	rules  map[string][]command.ProjectRule
+}
+
+// maxProjectsCached bounds the projects whose rules are remembered.
+const maxProjectsCached = 1024
+
+func (c *projectCache) get(key string) (rules []command.ProjectRule, writes uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rules, ok = c.rules[key]
+	return rules, c.writes, ok
+}
+
+// put keeps what was read, unless rules were written since.
+func (c *projectCache) put(key string, rules []command.ProjectRule, writes uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writes != writes {
+		return
+	}
+	if c.rules == nil || len(c.rules) >= maxProjectsCached {
+		c.rules = map[string][]command.ProjectRule{}
+	}
+	c.rules[key] = rules
+}
+
+// wrote forgets everything if a batch changed rules. It is called before the batch's
+// caller is answered, whatever became of the batch.
+func (c *projectCache) wrote(b *store.Batch) {
+	if !slices.ContainsFunc(b.Index, func(op store.IndexOp) bool { return op.Kind == kindProjectRule }) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes++
+	c.rules = nil
+}
+
+// projectRules returns the rules of a project, which the caller must not change.
 func (m *Manager) projectRules(ctx context.Context, account, root string) ([]command.ProjectRule, error) {
+	if m.shared != nil {
+		return m.readProjectRules(ctx, account, root)
+	}
+	key := account + "\x00" + root
+	out, writes, ok := m.projects.get(key)
+	if ok {
+		return out, nil
+	}
+	out, err := m.readProjectRules(ctx, account, root)
+	if err == nil {
+		m.projects.put(key, out, writes)
+	}
+	return out, err
+}
+
+func (m *Manager) readProjectRules(ctx context.Context, account, root string) ([]command.ProjectRule, error) {
 	var out []command.ProjectRule
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindProjectRule, Prefix: projectPrefix(account, root)}) {
 		if err != nil {

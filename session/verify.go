@@ -295,7 +295,12 @@ func (f *refold) compareState(rec store.Record) {
 	if f.stored.Hash != rec.Hash {
 		f.problemf(rec.Sequence, "snapshot", "the state was stored with another hash than the fact has")
 	}
-	f.compareEncoded(rec.Sequence, "snapshot", f.stored.Data)
+	data, err := unpackState(f.stored.Data)
+	if err != nil {
+		f.problemf(rec.Sequence, "snapshot", "%v", err)
+		return
+	}
+	f.compareEncoded(rec.Sequence, "snapshot", data)
 }
 
 // compareEncoded compares a stored state of this version with the fold.

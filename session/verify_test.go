@@ -100,7 +100,17 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 		}}},
 		{"the state was changed", "snapshot", "fold to", 0, &tampered{snapshot: func(s *store.Snapshot) bool {
 			if s.Name == "state" {
-				s.Data = flip(s.Data, `"turnCount":`, `"turnCount":1`)
+				plain, err := session.UnpackState(s.Data)
+				if err != nil {
+					t.Error(err)
+				}
+				s.Data = flip(plain, `"turnCount":`, `"turnCount":1`)
+			}
+			return true
+		}}},
+		{"the state was cut off", "snapshot", "cut off", 0, &tampered{snapshot: func(s *store.Snapshot) bool {
+			if s.Name == "state" {
+				s.Data = s.Data[:len(s.Data)/2]
 			}
 			return true
 		}}},

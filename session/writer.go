@@ -462,10 +462,11 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 	if err != nil {
 		return err
 	}
+	packed := packState(data)
 	b.Snapshots = append(b.Snapshots, store.Snapshot{
-		SessionID: w.id, Name: stateSnapshot, Sequence: w.state.Sequence, Hash: w.chain.Last(), Data: data,
+		SessionID: w.id, Name: stateSnapshot, Sequence: w.state.Sequence, Hash: w.chain.Last(), Data: packed,
 	})
-	w.addMarkIfDue(b, data)
+	w.addMarkIfDue(b, packed, len(data))
 	w.sinceFacts, w.sinceBytes, w.snapshotBytes, w.snapshotSequence = 0, 0, len(data), w.state.Sequence
 	return nil
 }
@@ -528,8 +529,8 @@ func loadState(ctx context.Context, s store.Store, id string, head store.Head) (
 	case err != nil:
 		return nil, store.Hash{}, 0, fmt.Errorf("session: snapshot of %s: %w", id, err)
 	}
-	if st, err := state.Decode(snap.Data); err == nil && snap.Sequence <= head.Sequence && st.Sequence == snap.Sequence {
-		return st, snap.Hash, len(snap.Data), nil
+	if st, size, err := storedState(snap.Data); err == nil && snap.Sequence <= head.Sequence && st.Sequence == snap.Sequence {
+		return st, snap.Hash, size, nil
 	}
 	if string(snap.Data) == importMark {
 		return nil, store.Hash{}, 0, errMarked
