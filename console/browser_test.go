@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +35,12 @@ func browser(t *testing.T) string {
 // TestBrowser drives the console in a real browser: each file test/NAME.test.mjs. Single ones run with
 // AGENTD_TEST_PAGES="inbox session"; with AGENTD_TEST_SCREENS=1 the pictures in docs are taken anew.
 func TestBrowser(t *testing.T) {
+	inBrowser(t, 100_000)
+}
+
+// inBrowser runs the files of test/ with a long session of so many facts at hand.
+func inBrowser(t *testing.T, facts int) {
+	t.Helper()
 	chromium := browser(t)
 	node := toolbox(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -44,13 +51,22 @@ func TestBrowser(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "agentd/cmd/agentd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), node, "test/run.mjs")
+	var env []string
 	for _, kv := range nodetest.Environment() {
 		if !strings.HasPrefix(kv, "AGENTD_") || strings.HasPrefix(kv, "AGENTD_TEST_") {
-			cmd.Env = append(cmd.Env, kv)
+			env = append(env, kv)
 		}
 	}
-	cmd.Env = append(cmd.Env, "AGENTD_PROGRAM="+program, "AGENTD_BROWSER="+chromium, "AGENTD_FOLDER="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	env = append(env, "AGENTD_PROGRAM="+program, "AGENTD_BROWSER="+chromium, "AGENTD_FOLDER="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"),
+		"AGENTD_LONG_DATA="+filepath.Join(dir, "long"), "AGENTD_LONG_FACTS="+strconv.Itoa(facts))
+	longSession(t, filepath.Join(dir, "long"), facts)
+	accept := exec.CommandContext(t.Context(), program, "data", "accept", "--yes", filepath.Join(dir, "long"))
+	accept.Env = env
+	if out, err := accept.CombinedOutput(); err != nil {
+		t.Fatalf("agentd data accept: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), node, "test/run.mjs")
+	cmd.Env = env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

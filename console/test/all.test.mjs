@@ -1,23 +1,22 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
-import { assert, axe, noSidewaysScroll, server, visit } from "./kit.mjs";
+import { assert, axe, go, noSidewaysScroll, server, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
 
+let made;
+
 /** pages are all routes, with a real session where one is asked for. */
 async function pages(s) {
-  const { sessionId } = await s.call("submit_turn", { create: true, sessionId: "everypage", turnId: "turn_every", input: "hello" });
+  made ??= s.turn("hello").then((turn) => s.done(turn).then(() => turn));
+  const { sessionId } = await made;
   return paths.map((p) => p.replace("/s/:id", `/s/${sessionId}`).replace(/:\w+/, sessionId));
 }
 
 async function open(page, path) {
-  await page.evaluate((to) => {
-    history.pushState(null, "", `/ui${to}`);
-    dispatchEvent(new PopStateEvent("popstate"));
-  }, path);
+  await go(page, path);
   await page.locator("main h1").first().waitFor();
-  await page.waitForFunction(() => !document.querySelector("main [aria-busy=true]"));
   if (path.startsWith("/s/")) await page.locator("svg .node").first().waitFor({ state: "attached" });
 }
 

@@ -1,4 +1,7 @@
-import { assert, axe, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { assert, axe, eventually, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
 
 const form = { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 } } };
 const answers = [
@@ -10,7 +13,37 @@ const answers = [
   { when: { contains: "remove" }, text: "Gone." },
   { when: { contains: "list" }, tools: [{ name: "shell", arguments: { command: "touch made-by-shell" } }] },
   { when: { contains: "list" }, text: "Listed." },
+  { when: { contains: "plan" }, tools: [{ name: "present_plan", arguments: { plan: "# Two steps\n\n1. write **NOTES.md**\n2. say so\n" } }] },
+  { when: { contains: "plan" }, text: "I go on." },
+  { when: { contains: "plan" }, text: "Another plan." },
+  { when: { contains: "large" }, tools: [{ name: "write_file", arguments: { path: "large.txt", content: `${Array.from({ length: 3000 }, (_, i) => `line ${i} of a large file`).join("\n")}\n` } }] },
+  { when: { contains: "large" }, text: "Written." },
+  { when: { contains: "sign" }, tools: [{ name: "mcp__web__sign_in" }] },
+  { when: { contains: "sign" }, tools: [{ name: "mcp__web__ask" }] },
+  { when: { contains: "sign" }, text: "Signed in." },
 ];
+
+/** guarded is an MCP server that answers nobody without a token. */
+async function guarded(t, token) {
+  const answers = {
+    initialize: { protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "guarded", version: "1" } },
+    "tools/list": { tools: [{ name: "ask", inputSchema: { type: "object" } }] },
+    "tools/call": { content: [{ type: "text", text: "forty-two" }] },
+  };
+  const http = createServer((req, res) => {
+    let body = "";
+    req.on("data", (d) => (body += d));
+    req.on("end", () => {
+      if (req.headers.authorization !== `Bearer ${token}`) return res.writeHead(401).end();
+      const m = req.method === "POST" && body ? JSON.parse(body) : {};
+      if (m.id === undefined) return res.writeHead(req.method === "POST" ? 202 : 405).end();
+      res.setHeader("Content-Type", "application/json").end(JSON.stringify({ jsonrpc: "2.0", id: m.id, result: answers[m.method] ?? {} }));
+    });
+  });
+  await new Promise((resolve) => http.listen(0, "127.0.0.1", resolve));
+  t.ends.push(() => (http.closeAllConnections(), new Promise((resolve) => http.close(resolve))));
+  return `http://127.0.0.1:${http.address().port}`;
+}
 
 /** settled waits until a session has no open question. */
 const settled = (s, turn) => s.awaitEvent(turn.sessionId, (e) => e.turnId === turn.turnId && e.type === "action.resolved");
@@ -29,7 +62,11 @@ export default {
     await page.keyboard.press("i");
     const card = page.getByRole("article", { name: /Permission/ });
     await card.getByText("rm -rf notes").first().waitFor();
-    await card.getByText("Undo restores files of the workspace.").waitFor();
+    // Impact and advice are the words of the decision.
+    const evaluated = (await s.events("notes")).find((e) => e.type === "permission.evaluated");
+    assert.ok(evaluated.payload.impact && evaluated.payload.rollbackAdvice);
+    await card.getByText(evaluated.payload.impact).waitFor();
+    await card.getByText(evaluated.payload.rollbackAdvice).waitFor();
     await screen(page, "inbox");
     await page.keyboard.press("a");
     await card.getByText("This can destroy something.").waitFor();
@@ -58,6 +95,99 @@ export default {
     await card.getByRole("button", { name: "Submit" }).click();
     const fact = await settled(s, turn);
     assert.deepEqual(fact.payload.payload, { colour: "green", count: 3 });
+  },
+
+  "a plan is read, sent back with a comment, and approved in a mode": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("plan it", { sessionId: "planned", options: { permissionMode: "plan" } });
+    await s.asked(turn);
+    const page = await visit(t, s, "/inbox");
+    const card = page.getByRole("article", { name: /Plan/ });
+    await card.getByText("Two steps").waitFor();
+    await card.locator("strong", { hasText: "NOTES.md" }).waitFor();
+    await axe(page, "a plan");
+    await screen(page, "inbox-plan");
+    await card.getByLabel("Reason").fill("a test, too");
+    await card.getByRole("button", { name: "Send back" }).click();
+    const back = await settled(s, turn);
+    assert.deepEqual([back.payload.decision, back.payload.reason], ["deny", "a test, too"]);
+    await s.done(turn);
+    const again = await s.turn("plan it", { sessionId: "planned2", options: { permissionMode: "plan" } });
+    await s.asked(again);
+    await page.goto(`${s.url}/ui/inbox`);
+    await card.getByLabel("Carried out in mode").selectOption("auto");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("a");
+    const fact = await settled(s, again);
+    assert.deepEqual([fact.payload.decision, fact.payload.payload], ["allow", { permissionMode: "auto" }]);
+    const changed = await s.awaitEvent("planned2", (e) => e.type === "policy.changed");
+    assert.equal(changed.payload.approvalActionId, fact.actionId);
+  },
+
+  "a credential is given as one of its references": async (t) => {
+    const token = "sesame".repeat(4);
+    const web = await guarded(t, token);
+    const ref = `file:${join(process.env.AGENTD_FOLDER, "web-token")}`;
+    writeFileSync(ref.slice("file:".length), token);
+    const s = await ownServer(t, { answers, config: { mcp: [{ id: "web", url: web, credentials: [ref] }], permissions: { mode: "bypass" } } });
+    await eventually(() => s.call("get_tool_inventory"), (r) => r.tools.some((x) => x.toolName === "mcp__web__sign_in"));
+    const turn = await s.turn("sign in", { sessionId: "signed" });
+    await s.asked(turn);
+    const page = await visit(t, s, "/inbox");
+    const card = page.getByRole("article", { name: /Credential/ });
+    await card.getByText("Which credential is to be used").waitFor();
+    await card.getByRole("button", { name: "Submit" }).click();
+    await card.getByText("is needed").waitFor();
+    assert.equal((await s.call("list_actions", { status: "pending" })).total, 1);
+    await screen(page, "inbox-credential");
+    await card.getByLabel("Reference of the credential").selectOption(ref);
+    await card.getByRole("button", { name: "Submit" }).click();
+    assert.equal((await settled(s, turn)).payload.decision, "submit");
+    await s.done(turn);
+    const said = (await s.events("signed")).filter((e) => e.type === "tool.result").map((e) => e.payload.preview).join(" ");
+    assert.match(said, /forty-two/);
+    // Neither the page nor the facts ever had the secret.
+    assert.ok(!(await page.content()).includes(token) && !JSON.stringify(await s.events("signed")).includes(token));
+  },
+
+  "an answer for the project shows its rule before it is written": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("list it", { sessionId: "kept" });
+    const asked = await s.asked(turn);
+    const rule = asked.payload.keepRules[0];
+    const page = await visit(t, s, "/inbox");
+    const card = page.getByRole("article", { name: /Permission/ });
+    await card.getByRole("button", { name: "Always in this project" }).waitFor();
+    await page.keyboard.press("p");
+    const shown = card.getByRole("alert");
+    await shown.getByText(`${rule.decision} ${rule.tool} ${rule.match}`).waitFor();
+    await shown.getByText(asked.payload.keepFor).waitFor();
+    await axe(page, "a rule to keep");
+    await screen(page, "inbox-project");
+    assert.equal((await s.call("list_project_rules")).rules.length, 0, "one key must not write a rule");
+    await page.keyboard.press("y");
+    await s.done(turn);
+    const { rules } = await s.call("list_project_rules");
+    assert.deepEqual(rules.map((r) => [r.workspace, r.rule.decision, r.rule.tool, r.rule.match]), [[asked.payload.keepFor, rule.decision, rule.tool, rule.match]]);
+    // The next call of its kind isn't asked about, in another session either; and the rule can be taken back.
+    const next = await s.done(await s.turn("list it", { sessionId: "kept2" }));
+    assert.equal(next.type, "turn.completed");
+    await page.goto(`${s.url}/ui/policy`);
+    await page.getByRole("table", { name: "Rules kept for projects" }).getByRole("button", { name: "Forget" }).click();
+    await page.getByRole("table", { name: "Rules kept for projects" }).waitFor({ state: "detached" });
+    assert.equal((await s.call("list_project_rules")).rules.length, 0);
+  },
+
+  "arguments that are too large for the record are shown whole": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("large one", { sessionId: "large" });
+    const asked = await s.asked(turn);
+    assert.ok(asked.payload.inputRef && !asked.payload.safeArgs);
+    const page = await visit(t, s, "/inbox");
+    const card = page.getByRole("article", { name: /Permission/ });
+    await card.getByText("line 0 of a large file").waitFor();
+    await card.getByRole("button", { name: "Deny" }).click();
+    await settled(s, turn);
   },
 
   "a question that was answered elsewhere settles, and a late click explains": async (t) => {
@@ -104,7 +234,7 @@ export default {
     for (const box of await boxes.all()) await box.check();
     await page.getByRole("button", { name: "Deny all" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Deny 3" }).click();
-    await page.getByText("Nothing waits for you").or(page.getByText(/deny by/)).first().waitFor();
+    await page.getByText("3 answered").waitFor();
     assert.equal((await s.call("list_actions", { status: "pending" })).total, 0);
   },
 
@@ -117,8 +247,6 @@ export default {
     await noSidewaysScroll(page);
     await axe(page, "inbox on a phone");
     await page.getByRole("button", { name: "Allow once" }).click();
-    const yes = page.getByRole("button", { name: "Yes, allow" });
-    if (await yes.isVisible()) await yes.click();
     assert.equal((await settled(s, turn)).payload.decision, "allow");
   },
 
@@ -131,7 +259,7 @@ export default {
     await all.getByRole("button", { name: "Deny" }).waitFor();
     const { token: other } = await s.call("create_token", { name: "other", role: "client", account: "other" });
     const page = await visit(t, s, "/inbox", { token });
-    await page.getByText("Nothing waits for you").or(page.getByText("Your role may look at this")).first().waitFor();
+    await page.getByText("Your role may look at this").waitFor();
     assert.equal(await page.getByRole("button", { name: /Allow|Deny|Submit|New session/ }).count(), 0);
     const forged = await page.evaluate(async (id) => (await fetch("/v1/commands/respond_action", { method: "POST", headers: { "X-Agentd-Console": "1", "Content-Type": "application/json" }, body: JSON.stringify({ actionId: id, decision: "allow" }) })).status, actionId);
     assert.ok(forged === 403 || forged === 404, String(forged));

@@ -10,11 +10,13 @@ export { assert };
 
 const { AGENTD_PROGRAM: program, AGENTD_BROWSER: executablePath, AGENTD_FOLDER: folder } = process.env;
 const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+/** How long something may take before a test gives up: an end for what never comes, and no measure of a busy machine. */
+const patience = Number(process.env.AGENTD_TEST_PATIENCE ?? 180_000);
 const running = new Set();
 let theBrowser;
 
 export async function openBrowser() {
-  theBrowser = await chromium.launch({ executablePath, headless: true, args: flags });
+  theBrowser = await chromium.launch({ executablePath, headless: true, args: flags, timeout: patience });
   return theBrowser;
 }
 
@@ -48,6 +50,7 @@ class Server {
       routing: { default: "demo/demo" },
       ...options.config,
     };
+    this.data = config.data;
     writeFileSync(join(this.dir, "config.yaml"), JSON.stringify(config));
   }
 
@@ -66,7 +69,7 @@ class Server {
       this.gone.then(() => reject(new Error(`agentd serve ended:\n${this.log}`)));
     });
     this.url = JSON.parse(line).url;
-    this.token = readFileSync(join(this.dir, "data", "token"), "utf8").trim();
+    this.token = readFileSync(join(this.data, "token"), "utf8").trim();
     running.add(this);
     return this;
   }
@@ -170,7 +173,7 @@ export async function ownServer(t, options = {}) {
 /** visit opens a page in a browser of its own. It fails the test on errors of scripts and on violations of the page's policy. */
 export async function visit(t, s, path = "/", { token = s.token, viewport = { width: 1280, height: 800 }, theme = "light", login = true, errors = [] } = {}) {
   const context = await t.browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(patience);
   const page = await context.newPage();
   const bad = [];
   const expected = (text) => errors.some((e) => text.includes(e));
@@ -197,8 +200,35 @@ export async function visit(t, s, path = "/", { token = s.token, viewport = { wi
     assert.equal(res.status(), 200);
   }
   await page.goto(`${s.url}/ui${path}`);
-  if (login) await page.locator("main h1, main .problem").first().waitFor();
+  if (login) await settle(page);
   return page;
+}
+
+/** settle waits until the page of an address is shown with all that it asked for; of the address that it is at, if none is named. */
+export async function settle(page, path) {
+  await page.waitForFunction((p) => {
+    const at = document.querySelector("main[data-settled]")?.dataset.settled;
+    return at !== undefined && at === (p ?? (location.pathname.slice("/ui".length) || "/") + location.search);
+  }, path);
+}
+
+/** go opens another page of the console, as a link does, and waits for it. */
+export async function go(page, path) {
+  await page.evaluate((to) => {
+    history.pushState(null, "", `/ui${to}`);
+    dispatchEvent(new PopStateEvent("popstate"));
+  }, path);
+  await settle(page, path);
+}
+
+/** eventually asks again until the answer is good. It fails with the test, not with a clock of its own. */
+export async function eventually(ask, good) {
+  for (let i = 0; ; i++) {
+    const answer = await ask();
+    if (good(answer)) return answer;
+    if (i === 1000) assert.fail(`still ${JSON.stringify(answer)}`);
+    await new Promise((resolve) => setTimeout(resolve, 50 + i));
+  }
 }
 
 /** axe finds what people with assistive technology can't use: nothing. */

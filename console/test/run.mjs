@@ -38,13 +38,7 @@ for (const file of files) {
   const { default: tests } = await import(`./${file}`);
   for (const [name, run] of Object.entries(tests)) {
     const began = Date.now();
-    let result = await attempt(run);
-    if (result.error) {
-      // A browser on a busy machine may be late for a reason that isn't the page's. What fails twice, fails.
-      const first = result.error;
-      result = await attempt(run);
-      result.log = `${result.error ? "failed twice" : "passed only at the second try"}; the first: ${first}\n${result.log}`;
-    }
+    const result = await attempt(run);
     failed ||= !!result.error;
     console.log(JSON.stringify({ name: `${group}/${name.replaceAll(" ", "_")}`, ...result, ms: Date.now() - began }));
   }

@@ -1,10 +1,11 @@
 import { readFileSync, writeFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
-import { assert, axe, ownServer, screen, visit } from "./kit.mjs";
+import { assert, axe, ownServer, screen, settle, visit } from "./kit.mjs";
 
 const words = Array.from({ length: 60 }, (_, i) => `word${i}`).join(" ");
 const answers = [
   { when: { contains: "stream" }, text: words, delay: "40ms", chunks: 60 },
+  { when: { contains: "slowly" }, text: words, delay: "80ms", chunks: 60 },
   { when: { contains: "licence" }, reasoning: "Look first.", text: "I look, then I write it down.", tools: [{ name: "list_files", arguments: { path: "." } }, { name: "update_plan", arguments: { items: [{ text: "look around", status: "completed" }, { text: "write the licence", status: "in_progress" }] } }, { name: "write_file", arguments: { path: "LICENCE.txt", content: "All rights reserved.\n" } }], usage: { inputTokens: 1400, outputTokens: 220 } },
   { when: { contains: "licence" }, tools: [{ name: "shell", arguments: { command: "wc -c LICENCE.txt && rm -f notes.txt" } }], usage: { inputTokens: 1900, outputTokens: 40 } },
   { when: { contains: "licence" }, text: "Done. **LICENCE.txt** is there, and `notes.txt` is gone.", usage: { inputTokens: 2400, outputTokens: 40 } },
@@ -44,8 +45,10 @@ export default {
 
   "every sequence comes once and in order over a crash in mid-stream": async (t) => {
     const s = await ownServer(t, { answers });
-    const turn = await s.turn("stream please", { sessionId: "crash" });
+    // The page is there before the answer begins, so that it ends in the middle of it however slow the page is.
+    await s.call("create_session", { sessionId: "crash" });
     const page = await visit(t, s, "/s/crash");
+    const turn = await s.turn("slowly please", { sessionId: "crash" });
     await page.locator(".said").getByText("word5").waitFor();
     await s.kill();
     await page.getByText(/Offline for/).waitFor();
@@ -73,7 +76,6 @@ export default {
     await page.getByRole("button", { name: "Take out of the queue" }).click();
     await page.getByRole("list", { name: "Queue" }).waitFor({ state: "detached" });
     await page.keyboard.press("Escape");
-    await page.locator("main h1").click();
     await page.keyboard.press("i");
     const end = await s.done(turn);
     assert.equal(end.type, "turn.failed");
@@ -85,6 +87,7 @@ export default {
     const all = await s.events("licence");
     const at = all.find((e) => e.type === "tool.result" && e.payload.toolName === "list_files").sequence;
     const page = await visit(t, s, `/s/licence?at=${at}`);
+    await page.locator(`.session[data-shown="${at}"]`).waitFor();
     await page.getByText(`#${at} of`).waitFor();
     const then = await s.call("get_session", { sessionId: "licence", atSequence: at });
     const main = then.threads.find((x) => x.role === "main");
@@ -125,6 +128,7 @@ export default {
 
     await page.getByRole("link", { name: "Files" }).click();
     await page.locator(".lines .add").first().waitFor();
+    await settle(page);
     await axe(page, "files");
     const shown = (await page.locator(".lines .add .text, .lines .del .text").allInnerTexts()).map((x) => x.trim()).sort();
     const told = s.cli("diff", turn.turnId, "--json");

@@ -1,6 +1,7 @@
 // The way to the server: the same addresses that every other client uses, with the login's
 // cookie instead of a token.
 import type { CommandName, Commands, ProblemCode } from "$types/commands";
+import { activity } from "./activity.svelte";
 
 /** A problem is an answer of the server that is an error, or why there was no answer. */
 export class Problem extends Error {
@@ -60,7 +61,11 @@ async function problemOf(res: Response): Promise<Problem> {
 }
 
 /** send makes a request and returns its answer if it is a good one. */
-export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+export function send(path: string, init: RequestInit = {}): Promise<Response> {
+  return activity.during(request(path, init));
+}
+
+async function request(path: string, init: RequestInit): Promise<Response> {
   let res: Response;
   try {
     res = await fetch(path, { ...init, credentials: "same-origin", headers: { "X-Agentd-Console": "1", ...init.headers } });
@@ -75,14 +80,15 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
 }
 
 /** call carries out a command. */
-export async function call<C extends CommandName>(command: C, params: Commands[C]["params"], signal?: AbortSignal): Promise<Commands[C]["result"]> {
-  const res = await send(`/v1/commands/${command}`, {
-    method: "POST",
-    body: JSON.stringify(params),
-    headers: { "Content-Type": "application/json" },
-    signal,
-  });
-  return (await res.json()) as Commands[C]["result"];
+export function call<C extends CommandName>(command: C, params: Commands[C]["params"], signal?: AbortSignal): Promise<Commands[C]["result"]> {
+  return activity.during(
+    send(`/v1/commands/${command}`, {
+      method: "POST",
+      body: JSON.stringify(params),
+      headers: { "Content-Type": "application/json" },
+      signal,
+    }).then((res) => res.json() as Promise<Commands[C]["result"]>),
+  );
 }
 
 interface Waiting {
@@ -99,10 +105,12 @@ let batch: Waiting[] = [];
  * one request.
  */
 export function read<C extends CommandName>(command: C, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
-  return new Promise((resolve, reject) => {
-    if (batch.length === 0) setTimeout(() => void sendBatch(batch.splice(0)));
-    batch.push({ method: command, params, resolve: resolve as (r: unknown) => void, reject });
-  });
+  return activity.during(
+    new Promise((resolve, reject) => {
+      if (batch.length === 0) setTimeout(() => void sendBatch(batch.splice(0)));
+      batch.push({ method: command, params, resolve: resolve as (r: unknown) => void, reject });
+    }),
+  );
 }
 
 async function sendBatch(all: Waiting[]): Promise<void> {
@@ -135,8 +143,8 @@ export function once(): string {
 }
 
 /** get reads JSON from an address. */
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await (await send(path, { signal })).json()) as T;
+export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return activity.during(send(path, { signal }).then((res) => res.json() as Promise<T>));
 }
 
 /** outputPath is the address of the bytes behind a reference. */

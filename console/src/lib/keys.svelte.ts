@@ -17,8 +17,8 @@ export interface Key {
 
 const registered: Key[] = [];
 let version = $state(0);
+/** The first of two keys, until another is pressed: who types slowly is not too slow. */
 let pending = "";
-let pendingTimer: ReturnType<typeof setTimeout> | undefined;
 
 /** allKeys are those that hold now, the newest first. */
 export function allKeys(): Key[] {
@@ -62,14 +62,12 @@ export function listenForKeys(): void {
     const two = pending ? `${pending} ${one}` : "";
     const usable = allKeys().filter((k) => k.always || (!inField && !inDialog));
     const hit = usable.find((k) => two && k.keys === two) ?? usable.find((k) => k.keys === one);
-    clearTimeout(pendingTimer);
     pending = "";
     if (hit) {
       e.preventDefault();
       hit.run(e);
     } else if (!inField && usable.some((k) => k.keys.startsWith(`${one} `))) {
       pending = one;
-      pendingTimer = setTimeout(() => (pending = ""), 1500);
     }
   });
 }

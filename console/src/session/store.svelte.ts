@@ -42,6 +42,7 @@ export class SessionStore {
   #loading = new Set<number>();
   #refreshTimer: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
+  #folded = 0;
 
   constructor(
     readonly id: string,
@@ -104,6 +105,7 @@ export class SessionStore {
     for (const g of this.#waitingGaps) this.#story.gap({ from: g.gapFrom, to: g.gapTo, reason: g.reason });
     this.#waitingGaps = [];
     this.#story.fold(events);
+    this.#folded += events.length;
     this.#keep(events);
     this.#show();
     if (events.some((e) => /^(turn|action|queue|session|policy|thread|subagent)\./.test(e.type))) this.#refresh();
@@ -132,6 +134,11 @@ export class SessionStore {
   /** Sequences that came twice or out of order: none, ever. */
   get odd(): number[] {
     return this.#story.odd;
+  }
+
+  /** How many facts were folded since the page was opened, each once. */
+  get folded(): number {
+    return this.#folded;
   }
 
   /** earlier takes older facts into the story. */
