@@ -109,12 +109,13 @@ func (t *reviewerTest) collect(ctx context.Context, id string) error {
 		}
 		delete(open, e.ToolCallID)
 		x.Person = p.Decision
-		t.add(x)
+		t.takeQuestion(x)
 	}
 	return r.walk(ctx, id)
 }
 
-func (t *reviewerTest) add(x *answeredQuestion) {
+// takeQuestion keeps a question to be asked again, or counts why it is not.
+func (t *reviewerTest) takeQuestion(x *answeredQuestion) {
 	t.res.Questions++
 	switch {
 	case len(x.Args) == 0 && x.action.Action.Tool == "":

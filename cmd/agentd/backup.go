@@ -57,7 +57,7 @@ func (a *app) backup(ctx context.Context, c *config.Config, file string, open op
 	}
 	show := a.progress()
 	err = a.copyFacts(ctx, c, show.counting("backup", f), open)
-	show.done()
+	show.eraseLine()
 	if err == nil {
 		err = f.Sync()
 	}

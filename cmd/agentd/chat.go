@@ -74,6 +74,9 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 	if a.json {
 		return usagef("chat doesn't support --json; use \"agentd run --json\"")
 	}
+	if err := a.checkTheme(); err != nil {
+		return err
+	}
 	if o.last && o.session != "" {
 		return usagef("--continue and --session can't be used together")
 	}
@@ -117,12 +120,12 @@ func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt
 	if drawn {
 		return tui.Run(ctx, &tui.Options{
 			Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: a.ink(a.out), Describe: describe,
-			Export: export, Folder: folder, SameMachine: a.server == "", Env: a.env,
+			Export: export, Folder: folder, SameMachine: a.server == "", Env: a.env, Theme: a.theme(), KeepTheme: a.keepTheme,
 		}, in, out)
 	}
 	ink := a.ink(a.out)
 	if o.screenReader || a.env["AGENTD_SCREEN_READER"] != "" {
-		ink = false
+		ink = terminal.NoColour
 	}
 	err = chat.Run(ctx, &chat.Options{
 		Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: ink, Describe: describe,

@@ -49,11 +49,6 @@ func (a *app) printer() *printer {
 	return &printer{Ink: a.ink(a.out), w: bufio.NewWriter(a.out), cols: cols, seen: seen}
 }
 
-// ink says whether a writer takes colour.
-func (a *app) ink(w any) terminal.Ink {
-	return terminal.Ink(a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && terminal.IsTerminal(w))
-}
-
 func (p *printer) linef(format string, args ...any) {
 	if _, err := fmt.Fprintf(p.w, format+"\n", args...); err != nil && p.err == nil {
 		p.err = err

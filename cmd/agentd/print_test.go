@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 func TestEventLine(t *testing.T) {
@@ -34,7 +36,7 @@ func TestEventLine(t *testing.T) {
 			t.Errorf("%s: %q doesn't name %s", c.ids, got, c.want)
 		}
 	}
-	if coloured := line.format(&printer{Ink: true}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
+	if coloured := line.format(&printer{Ink: terminal.Dark}); !strings.Contains(coloured, "\x1b[31mturn.failed") {
 		t.Errorf("a failure isn't terminal.Red: %q", coloured)
 	}
 }

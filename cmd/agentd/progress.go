@@ -43,8 +43,8 @@ func (p *progress) verified(r session.Report) {
 	p.sayf("verifying: %d sessions, %d facts, %d problems", r.Sessions, r.Events, len(r.Problems))
 }
 
-// done takes the line away.
-func (p *progress) done() {
+// eraseLine takes the line away.
+func (p *progress) eraseLine() {
 	if p.on && !p.shown.IsZero() {
 		_, _ = fmt.Fprint(p.a.err, "\r\x1b[K")
 		p.shown = time.Time{}

@@ -75,7 +75,7 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	show := a.progress()
-	defer show.done()
+	defer show.eraseLine()
 	head, err := readArchive(show.reading("restore", in), dir)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 	if err := os.Rename(dir, target); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	show.done()
+	show.eraseLine()
 	return a.print(map[string]any{"data": target, "createdAt": head.CreatedAt, "verified": verify, "sessions": report.Sessions, "events": report.Events}, func(p *printer) {
 		p.linef("%s: restored the backup of %s", target, head.CreatedAt.Format("2006-01-02 15:04:05 MST"))
 		if verify {

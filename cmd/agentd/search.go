@@ -64,7 +64,7 @@ func (a *app) showHits(cmd *cobra.Command, f facts.Source, p *command.Search) er
 
 // paintMarks shows the words between ** and ** in colour, where there is colour.
 func paintMarks(out *printer, line string) string {
-	if !bool(out.Ink) {
+	if !out.HasColour() {
 		return line
 	}
 	parts := strings.Split(line, "**")

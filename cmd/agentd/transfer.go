@@ -77,7 +77,7 @@ func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file str
 	if err = write(show.counting("export", to)); err == nil {
 		err = to.Sync()
 	}
-	show.done()
+	show.eraseLine()
 	info, statErr := to.Stat()
 	if err = errors.Join(err, statErr, to.Close()); err != nil {
 		return errors.Join(err, os.Remove(file))
@@ -161,7 +161,7 @@ func (a *app) importFrom(ctx context.Context, f mover, file *os.File, opt transf
 	show := a.progress()
 	show.sayf("import: checking %s", file.Name())
 	got, err := f.importSession(ctx, file, opt)
-	show.done()
+	show.eraseLine()
 	if err != nil {
 		return byFlag(byFlag(err, "(allowOpen)", "(--allow-open)"), "(allowPolicy)", "(--allow-policy)")
 	}

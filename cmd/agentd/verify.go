@@ -83,7 +83,7 @@ func (a *app) verifyServed(ctx context.Context, c *config.Config, sessions []str
 	_, err = readArchive(out, dir)
 	_ = out.CloseWithError(err) // the copy ends, also if not all of it was read
 	failed := <-copied
-	show.done()
+	show.eraseLine()
 	if failed != nil || err != nil {
 		return cmp.Or(failed, err)
 	}
@@ -108,7 +108,7 @@ func (a *app) verify(ctx context.Context, s store.Store, sessions []string) erro
 	}
 	show := a.progress()
 	report, err := session.Verify(ctx, s, session.VerifyOptions{Sessions: sessions, Progress: show.verified})
-	show.done()
+	show.eraseLine()
 	if err != nil {
 		return err
 	}

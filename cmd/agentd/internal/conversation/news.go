@@ -193,6 +193,19 @@ func (c *Conversation) Calls() []*Call {
 	return out
 }
 
+// AskedCall is the call that a question is about; nil if there is none.
+func (c *Conversation) AskedCall() *Call {
+	q := c.asking
+	if q == nil || q.IsInput() || q.Required.ToolName == "" {
+		return nil
+	}
+	x := &Call{ID: q.ID, Name: q.Title(), Preview: q.Wanted(), Diff: q.Diff()}
+	if len(q.Required.SafeArgs) == 0 {
+		x.Ref = q.Required.InputRef
+	}
+	return x
+}
+
 // ReadOutput hands over everything that a tool call wrote, and what it changed. The
 // preview is handed over at once if there is nothing more.
 func (c *Conversation) ReadOutput(x *Call, take func(text string)) {

@@ -18,27 +18,6 @@ import (
 	"agentd/event"
 )
 
-// Ink paints text where colour is wanted, and leaves it alone elsewhere.
-type Ink bool
-
-// Paint returns a text in a colour, or plain where there is none.
-func (k Ink) Paint(code, text string) string {
-	if !bool(k) || text == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// Colours, as SGR codes.
-const (
-	Bold   = "1"
-	Dim    = "2"
-	Red    = "31"
-	Green  = "32"
-	Yellow = "33"
-	Cyan   = "36"
-)
-
 // Plain makes what others wrote safe to show: it can't move the cursor,
 // change colours or break a line.
 func Plain(s string) string {
@@ -53,14 +32,8 @@ func Plain(s string) string {
 	}, s)
 }
 
-// Clip shortens a text to so many characters.
-func Clip(s string, most int) string {
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return string(r[:most-1]) + "…"
-}
+// Clip shortens a text to so many columns; wide characters take two.
+func Clip(s string, most int) string { return ansi.Truncate(s, most, "…") }
 
 // PlainBlock is Plain that keeps lines and tabs.
 func PlainBlock(s string) string {

@@ -28,7 +28,8 @@ type ask struct {
 
 // Ask implements [conversation.Front].
 func (c *client) Ask(q *turntext.Question) {
-	c.talk.View.Insert(append([]string{""}, q.Intro(c.ink, c.cols)...)...)
+	c.talk.View.Separate()
+	c.talk.View.Insert(q.Intro(c.ink, c.cols)...)
 	a := &ask{question: q, answers: q.Answers(), focused: len(c.edit.text) == 0}
 	if len(a.answers) == 0 {
 		a.form = newForm(q)
@@ -145,5 +146,19 @@ func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
 	if a.wrong != "" {
 		lines = append(lines, k.Paint(terminal.Yellow, "  "+terminal.Plain(a.wrong)))
 	}
-	return append(lines, k.Paint(terminal.Dim, "  Enter answers, Esc interrupts the turn")), row, col
+	for _, line := range terminal.Wrap(a.hint(), cols-2) {
+		lines = append(lines, k.Paint(terminal.Dim, "  "+line))
+	}
+	return lines, row, col
+}
+
+// hint says what the keys do.
+func (a *ask) hint() string {
+	switch {
+	case a.form != nil && a.form.at < len(a.form.fields)-1:
+		return "Enter goes on, Tab and Shift-Tab change the field, Esc interrupts the turn"
+	case a.question.IsInput():
+		return "Enter answers, Esc interrupts the turn"
+	}
+	return "Enter answers, Ctrl-O shows all of it, Esc interrupts the turn"
 }

@@ -32,7 +32,7 @@ const (
 
 // keepPaste returns what the input shows of a pasted text.
 func (c *client) keepPaste(text string) string {
-	lines := strings.Count(text, "\n") + 1
+	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
 	if lines <= longPasteLines && len(text) <= longPasteBytes {
 		return text
 	}

@@ -18,6 +18,7 @@ import (
 type client struct {
 	options *Options
 	ink     terminal.Ink
+	theme   string
 	program *tea.Program
 	talk    *conversation.Conversation
 	printer *printer
@@ -38,19 +39,22 @@ type client struct {
 	// shell is a command of the user that runs; stop ends it.
 	shell *localCommand
 
-	lastEsc  time.Time
-	blurred  bool
+	lastEsc time.Time
+	// focused says that the terminal told that the user looks at it.
+	focused  bool
 	spinning bool
 	quitting bool
-	failure  error
+	// ended says that nothing is drawn any more and only lines are left to print.
+	ended   bool
+	failure error
+	settler settler
 	// frame is what was drawn last, for the room that it takes after a resize.
 	frame        []string
 	frameX       int
 	frameY       int
 	reflowed     tea.WindowSizeMsg
 	wantsCommand []tea.Cmd
-	// shownAt keeps the view that was made last, until something changes.
-	now func() time.Time
+	now          func() time.Time
 }
 
 // overlay is something that is shown in place of the input and takes the keys.
@@ -64,7 +68,7 @@ type overlay interface {
 }
 
 func newClient(o *Options) *client {
-	return &client{options: o, ink: o.Ink, printer: newPrinter(), cols: 80, rows: 24, now: time.Now}
+	return &client{options: o, ink: o.Ink, theme: o.Theme, printer: newPrinter(), cols: 80, rows: 24, now: time.Now}
 }
 
 // postMsg is a function that runs in the event loop.
@@ -74,7 +78,12 @@ type postMsg func()
 type spinMsg struct{}
 
 // Init implements [tea.Model].
-func (c *client) Init() tea.Cmd { return nil }
+func (c *client) Init() tea.Cmd {
+	if c.asksBackground() {
+		return tea.RequestBackgroundColor
+	}
+	return nil
+}
 
 // Update implements [tea.Model].
 func (c *client) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -87,10 +96,12 @@ func (c *client) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		c.press(tea.Key(msg))
 	case tea.PasteMsg:
 		c.takePaste(msg.Content)
+	case tea.BackgroundColorMsg:
+		c.takeBackground(msg.IsDark())
 	case tea.FocusMsg:
-		c.blurred = false
+		c.focused = true
 	case tea.BlurMsg:
-		c.blurred = true
+		c.focused = false
 	case spinMsg:
 		c.spinning = false
 		c.talk.View.Tick()
@@ -99,6 +110,10 @@ func (c *client) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	if len(c.live) > 0 && !c.spinning {
 		c.spinning = true
 		c.run(tea.Tick(turntext.SpinEvery, func(time.Time) tea.Msg { return spinMsg{} }))
+	}
+	if c.quitting && !c.ended && c.settler.isSafe(0) {
+		c.ended = true
+		c.printer.close()
 	}
 	commands := c.wantsCommand
 	c.wantsCommand = nil
@@ -122,7 +137,7 @@ func (c *client) mostRows() int { return max(c.rows*2/3, min(c.rows-1, 4)) }
 // Print implements [turntext.Stage].
 func (c *client) Print(lines ...string) {
 	for _, line := range lines {
-		c.printer.add(ansi.Truncate(line, max(c.cols-1, 1), "…"))
+		c.printer.enqueueLines(ansi.Truncate(line, max(c.cols-1, 1), "…"))
 	}
 }
 
@@ -145,14 +160,14 @@ func (c *client) Draft(text string) {
 // Remember implements [conversation.Front].
 func (c *client) Remember(text string) { c.edit.remember(text) }
 
-// Leave implements [conversation.Front]. What is finished is printed first.
+// Leave implements [conversation.Front]. The drawing is taken away, and what is finished is
+// printed first.
 func (c *client) Leave(err error) {
 	c.quitting = true
 	if c.failure == nil {
 		c.failure = err
 	}
 	c.over, c.waiting, c.live = nil, nil, nil
-	c.printer.close()
 }
 
 // open shows an overlay, or lets it wait for the one that is there.
@@ -195,6 +210,7 @@ func (c *client) commands() []conversation.Command {
 		conversation.Command{Name: "/image", Args: "PATH", Help: "attach an image (also paste its path, or Ctrl-V)", Run: c.attachImage},
 		conversation.Command{Name: "/editor", Help: "write the prompt in $EDITOR (also Ctrl-G)", Run: func(string) { c.openEditor() }},
 		conversation.Command{Name: "/history", Args: "[TEXT]", Help: "find an earlier prompt (also Ctrl-R)", Run: c.talk.SearchHistory},
+		conversation.Command{Name: "/theme", Args: "[THEME]", Help: "choose the colours: auto, dark, light or none", Run: c.chooseTheme, Complete: terminal.Themes},
 		conversation.Command{Name: "/help", Help: "show this, and the keys", Run: func(string) { c.showHelp() }},
 		all[len(all)-1],
 	)

@@ -13,10 +13,25 @@ import (
 // View implements [tea.Model]: what goes on, then the input or what lies over it, then
 // the status line.
 func (c *client) View() tea.View {
-	var v tea.View
-	if c.quitting {
+	if c.ended {
 		c.frame = nil
-		return v
+		return tea.View{}
+	}
+	all, row, col := c.drawAll()
+	all, row = c.settler.settle(all, row)
+	v := tea.View{Content: strings.Join(all, "\n"), ReportFocus: true, WindowTitle: c.settler.marked(c.title())}
+	if row >= 0 {
+		v.Cursor = tea.NewCursor(min(col, c.cols-1), row)
+		v.Cursor.Blink = false
+	}
+	c.frame, c.frameX, c.frameY = all, min(col, c.cols-1), max(row, 0)
+	return v
+}
+
+// drawAll returns the lines, and where the cursor stands in them; row -1 hides it.
+func (c *client) drawAll() (all []string, row, col int) {
+	if c.quitting {
+		return []string{""}, 0, 0
 	}
 	lines, row, col := c.drawBottom()
 	live := append(append(make([]string, 0, len(c.live)+1), c.live...), "")
@@ -28,19 +43,14 @@ func (c *client) View() tea.View {
 		lines, row = lines[cut:], row-cut
 		lines = lines[:min(len(lines), c.mostRows())]
 	}
-	all := append(append(make([]string, 0, len(live)+len(lines)), live...), lines...)
+	all = append(append(make([]string, 0, len(live)+len(lines)), live...), lines...)
 	for i, line := range all {
 		all[i] = ansi.Truncate(line, c.cols-1, "…")
 	}
-	v.Content = strings.Join(all, "\n")
-	v.ReportFocus = true
-	v.WindowTitle = c.title()
 	if row >= 0 {
-		v.Cursor = tea.NewCursor(min(col, c.cols-1), len(live)+row)
-		v.Cursor.Blink = false
+		row += len(live)
 	}
-	c.frame, c.frameX, c.frameY = all, min(col, c.cols-1), len(live)+max(row, 0)
-	return v
+	return all, row, col
 }
 
 func (c *client) drawBottom() (lines []string, row, col int) {
@@ -109,7 +119,7 @@ func (c *client) statusLine() string {
 	room := c.cols - 3
 	if waits != "" {
 		waits = terminal.Clip(waits, max(room, 4))
-		line = terminal.Clip(line, max(room-len([]rune(waits))-3, 1))
+		line = terminal.Clip(line, max(room-ansi.StringWidth(waits)-3, 1))
 		waits = " · " + waits
 	}
 	colour := terminal.Dim

@@ -8,12 +8,15 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 )
 
-// notify rings the bell and asks the terminal for a notification on the desktop, if the
-// user looks elsewhere or the terminal doesn't say where the user looks.
+// notify rings the bell, and asks the terminal for a notification on the desktop unless the
+// terminal told that the user looks at it.
 func (c *client) notify(text string) {
 	how := c.options.Env["AGENTD_NOTIFY"]
 	if how == "off" {
 		return
+	}
+	if c.focused {
+		how = "bell"
 	}
 	c.run(tea.Raw(notification(how, c.options.Env, text)))
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -16,6 +17,10 @@ type ttyOutput struct {
 	*os.File
 	once  sync.Once
 	drawn chan struct{}
+	// mark is the mark of the drawing that was written last; marked tells
+	// that one was written.
+	mark   atomic.Bool
+	marked chan struct{}
 }
 
 // Write implements [io.Writer].
@@ -24,7 +29,26 @@ func (t *ttyOutput) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte(ansi.SetModeBracketedPaste)) { // it comes with the first drawing
 		t.once.Do(func() { close(t.drawn) })
 	}
+	t.findMark(b)
 	return n, err
+}
+
+// findMark looks for the title of the window, which carries the mark of the [settler].
+func (t *ttyOutput) findMark(b []byte) {
+	const begin, end = "\x1b]2;", "\a"
+	i := bytes.LastIndex(b, []byte(begin))
+	if i < 0 {
+		return
+	}
+	title, _, _ := bytes.Cut(b[i+len(begin):], []byte(end))
+	if len(title) == 0 {
+		return // the terminal is given to another program
+	}
+	t.mark.Store(bytes.HasSuffix(title, []byte(titleMark)))
+	select {
+	case t.marked <- struct{}{}:
+	default: // it is told already that there is something new
+	}
 }
 
 // printer puts finished lines above what is drawn, in the order in which they came. Any
@@ -45,7 +69,8 @@ func newPrinter() *printer {
 	return p
 }
 
-func (p *printer) add(lines ...string) {
+// enqueueLines adds lines behind those that wait to be printed.
+func (p *printer) enqueueLines(lines ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {

@@ -13,10 +13,14 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 )
 
-// openPager shows what tools wrote on the whole screen, the newest call first. The
+// openPager shows what tools wrote on the whole screen, the newest call first, and before
+// it the call that is asked about. The
 // conversation goes on below it and is caught up with afterwards.
 func (c *client) openPager() {
 	calls := c.talk.Calls()
+	if asked := c.talk.AskedCall(); asked != nil {
+		calls = append(calls, asked)
+	}
 	if len(calls) == 0 {
 		c.talk.View.Info("no tool was called yet")
 		c.talk.View.Refresh()

@@ -32,7 +32,7 @@ import (
 	"agentd/event"
 )
 
-// Options of the client. Source and Describe are needed.
+// Options of the client. Source, Describe and KeepTheme are needed.
 type Options struct {
 	// Source carries out the turns.
 	Source facts.Source
@@ -55,6 +55,9 @@ type Options struct {
 	SameMachine bool
 	// Env is the environment.
 	Env map[string]string
+	// Theme is the theme that was chosen, empty if none was; KeepTheme keeps another one.
+	Theme     string
+	KeepTheme func(theme string) error
 }
 
 // errTerminalGone ends a client whose terminal was closed.
@@ -63,7 +66,7 @@ var errTerminalGone = errors.New("the terminal is gone")
 // Run runs the client at a terminal until the user leaves.
 func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c := newClient(o)
-	tty := &ttyOutput{File: out, drawn: make(chan struct{})}
+	tty := &ttyOutput{File: out, drawn: make(chan struct{}), marked: make(chan struct{}, 1)}
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
 		tea.WithFilter(c.makeRoom), tea.WithEnvironment(environ(o.Env)))
 	c.talk = conversation.New(&conversation.Options{
@@ -94,6 +97,7 @@ func (c *client) runProgram(ctx context.Context, tty *ttyOutput) error {
 	defer signal.Stop(hangup)
 	ended := make(chan struct{})
 	c.beside.Go(func() { c.printer.run(c.program, tty, ended) })
+	c.beside.Go(func() { c.tellWritten(tty, ended) })
 	c.beside.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -111,6 +115,19 @@ func (c *client) runProgram(ctx context.Context, tty *ttyOutput) error {
 		return errTerminalGone
 	}
 	return c.failure
+}
+
+// tellWritten tells the event loop which drawing has reached the terminal.
+func (c *client) tellWritten(tty *ttyOutput, ended <-chan struct{}) {
+	for {
+		select {
+		case <-tty.marked:
+			mark := tty.mark.Load()
+			c.Post(func() { c.settler.written(mark) })
+		case <-ended:
+			return
+		}
+	}
 }
 
 func environ(env map[string]string) []string {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/tool/toolkind"
 )
@@ -36,7 +37,7 @@ func TestEveryKindOfToolIsShown(t *testing.T) {
 			t.Errorf("%d lines of the output of %q are shown, want %d", got, kind, w.lines)
 		}
 		q := Question{Required: &event.ActionRequired{ToolName: string(kind), SafeArgs: args}}
-		if asked := strings.Join(q.Panel(false, 80), "\n"); kind.Access() == toolkind.WritesFile && !strings.Contains(asked, "+ ") {
+		if asked := strings.Join(q.Panel(terminal.NoColour, 80), "\n"); kind.Access() == toolkind.WritesFile && !strings.Contains(asked, "+ ") {
 			t.Errorf("somebody who is asked about %q sees %q, not what would be written", kind, asked)
 		}
 	}

@@ -38,7 +38,7 @@ func (r *renderer) wrapSpans(spans []span, first, hang string) []string {
 	}
 	for _, s := range spans {
 		text, style := s.text, s.style
-		if s.code && !bool(r.ink) {
+		if s.code && !r.ink.HasColour() {
 			text = "`" + text + "`"
 		}
 		for _, c := range text {
@@ -204,7 +204,7 @@ var keywords = map[string]bool{
 // paintCode colours what most languages have in common: texts, comments, numbers and
 // the usual words. It never changes a character.
 func (r *renderer) paintCode(line string) string {
-	if !bool(r.ink) {
+	if !r.ink.HasColour() {
 		return line
 	}
 	var b strings.Builder
@@ -240,7 +240,7 @@ func codeToken(line string, at int) (n int, style string) {
 		for n < len(rest) && (isWordByte(rest[n]) || rest[n] == '.') {
 			n++
 		}
-		return n, "35"
+		return n, terminal.Magenta
 	case isWordByte(c):
 		for n < len(rest) && isWordByte(rest[n]) {
 			n++

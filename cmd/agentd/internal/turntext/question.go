@@ -64,7 +64,7 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 	}
 	out := append([]string{line}, q.change(k, cols)...)
 	for _, text := range q.wanted() {
-		out = append(out, excerpt(k, text, maxAsked, cols)...)
+		out = append(out, quoted(k, text, maxAsked, cols)...)
 	}
 	return append(out, q.Reasons(k, cols)...)
 }
@@ -92,27 +92,36 @@ func (q *Question) wanted() []string {
 	return nil
 }
 
-// change is what a call would do to a file, as a diff: what goes, what comes, and what
-// stays around it.
+// change is what a call would do to a file, drawn as a diff.
 func (q *Question) change(k terminal.Ink, cols int) []string {
+	if diff := q.Diff(); diff != "" {
+		return DrawDiff(k, diff, cols, maxAsked*2)
+	}
+	return nil
+}
+
+// Wanted is what would be done, whole: the command, or the arguments of the call.
+func (q *Question) Wanted() string { return strings.Join(q.wanted(), "\n") }
+
+// Diff is what a call would do to a file: what goes, what comes, and what stays around it;
+// empty if it isn't known.
+func (q *Question) Diff() string {
 	args, _ := toolkind.ReadArguments(q.Required.SafeArgs) // what isn't there is not shown
-	var diff string
+	if args.Content+args.Old+args.New == "" {
+		return ""
+	}
 	switch toolkind.Of(q.Required.ToolName) {
 	case toolkind.WriteFile:
-		diff = UnifiedDiff(args.Path, q.before, args.Content, 3)
+		return UnifiedDiff(args.Path, q.before, args.Content, 3)
 	case toolkind.EditFile:
 		before, after := args.Old, args.New
 		if strings.Count(q.before, args.Old) == 1 && args.Old != "" {
 			before, after = q.before, strings.Replace(q.before, args.Old, args.New, 1)
 		}
-		diff = UnifiedDiff(args.Path, before, after, 3)
+		return UnifiedDiff(args.Path, before, after, 3)
 	default:
-		return nil
+		return ""
 	}
-	if args.Content+args.Old+args.New == "" {
-		return nil
-	}
-	return DrawDiff(k, diff, cols, maxAsked*2)
 }
 
 // Path is the file that a call would change; empty if it changes none that is known.

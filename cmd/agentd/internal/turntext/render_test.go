@@ -33,7 +33,7 @@ func TestRenderedMarkdown(t *testing.T) {
 		{"hard break", "a  \nb\\\nc", "a\nb\nc"},
 		{"html", "<b>x</b>", "<b>x</b>"},
 	} {
-		if d := cmp.Diff(tt.want, strings.Join(renderBlock(false, tt.block, 80), "\n")); d != "" {
+		if d := cmp.Diff(tt.want, strings.Join(renderBlock(terminal.NoColour, tt.block, 80), "\n")); d != "" {
 			t.Errorf("%s: %s", tt.name, d)
 		}
 	}
@@ -49,7 +49,7 @@ func TestRenderedMarkdownFits(t *testing.T) {
 		text := terminal.PlainBlock(strings.Join(pieces, ""))
 		cols := rapid.IntRange(20, 90).Draw(t, "cols")
 		letters := func(s string) int { return strings.Count(s, "w") + strings.Count(s, "好") }
-		for _, k := range []terminal.Ink{true, false} {
+		for _, k := range []terminal.Ink{terminal.Dark, terminal.Light, terminal.NoColour} {
 			lines := renderBlock(k, text, cols)
 			for _, l := range lines {
 				if w := ansi.StringWidth(l); w > cols && !strings.Contains(l, "│") {

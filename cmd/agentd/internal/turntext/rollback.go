@@ -31,7 +31,7 @@ func DiffLines(k terminal.Ink, diff string) []string {
 		return nil
 	}
 	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
-	if !bool(k) {
+	if !k.HasColour() {
 		return lines
 	}
 	for i, line := range lines {

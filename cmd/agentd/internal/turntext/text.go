@@ -51,23 +51,30 @@ func ShortArgs(name string, args event.Raw) string {
 }
 
 // planLines are the steps of a plan as a list with boxes.
-func planLines(k terminal.Ink, args event.Raw) []string {
+func planLines(k terminal.Ink, args event.Raw, cols int) []string {
 	var plan tool.Plan
 	if json.Unmarshal(args, &plan) != nil {
 		return nil
 	}
 	var out []string
 	for _, item := range plan.Items {
-		text := terminal.Plain(item.Step)
+		box, style := "☐", ""
 		switch item.Status {
 		case "completed":
-			out = append(out, k.Paint(terminal.Dim, "  ☑ "+text))
+			box, style = "☑", terminal.Dim
 		case "in_progress":
-			out = append(out, k.Paint(terminal.Bold, "  ▸ "+text))
+			box, style = "▸", terminal.Bold
 		case "cancelled":
-			out = append(out, k.Paint(terminal.Dim, "  ☒ "+text))
-		default:
-			out = append(out, "  ☐ "+text)
+			box, style = "☒", terminal.Dim
+		}
+		for i, line := range terminal.Wrap(terminal.Plain(item.Step), cols-4) {
+			if i > 0 {
+				box = " "
+			}
+			if line = "  " + box + " " + line; style != "" {
+				line = k.Paint(style, line)
+			}
+			out = append(out, line)
 		}
 	}
 	return out
@@ -88,6 +95,27 @@ func excerpt(k terminal.Ink, text string, most, cols int) []string {
 	out := make([]string, 0, len(lines)+1)
 	for _, line := range lines {
 		out = append(out, k.Paint(terminal.Dim, "  │ "+terminal.Clip(strings.ReplaceAll(line, "\t", "  "), max(cols-6, 10))))
+	}
+	if left > 0 {
+		out = append(out, k.Paint(terminal.Dim, fmt.Sprintf("  │ … %s more", terminal.Plural(int64(left), "line"))))
+	}
+	return out
+}
+
+// quoted returns a text whole behind a bar, its long lines broken, and says how many rows
+// are left out if there are too many: what is asked about must be seen.
+func quoted(k terminal.Ink, text string, most, cols int) []string {
+	var rows []string
+	for line := range strings.SplitSeq(strings.TrimRight(terminal.PlainBlock(text), "\n"), "\n") {
+		rows = append(rows, hardWrap(strings.ReplaceAll(line, "\t", "  "), max(cols-5, 10))...)
+	}
+	if len(rows) == 1 && rows[0] == "" {
+		return nil
+	}
+	left := len(rows) - most
+	out := make([]string, 0, min(len(rows), most)+1)
+	for _, row := range rows[:min(len(rows), most)] {
+		out = append(out, k.Paint(terminal.Dim, "  │ ")+row)
 	}
 	if left > 0 {
 		out = append(out, k.Paint(terminal.Dim, fmt.Sprintf("  │ … %s more", terminal.Plural(int64(left), "line"))))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/tool/toolkind"
@@ -54,7 +56,8 @@ func (v *View) toolRuns(e *event.Event) {
 	t.running, t.since, t.tail = true, e.Time, ""
 	if toolkind.Of(t.name) == toolkind.UpdatePlan {
 		v.gap(kindTool)
-		v.Stage.Print(planLines(v.Ink, t.input)...)
+		cols, _ := v.Stage.Size()
+		v.Stage.Print(planLines(v.Ink, t.input, cols)...)
 	}
 }
 
@@ -131,7 +134,7 @@ func (v *View) toolLine(good bool, name, args, extra string) {
 		mark, colour = MarkFailed, terminal.Red
 	}
 	cols, _ := v.Stage.Size()
-	args = terminal.Clip(args, max(cols-len(name)-len([]rune(extra))-6, 12))
+	args = terminal.Clip(args, max(cols-ansi.StringWidth(name)-ansi.StringWidth(extra)-6, 12))
 	v.Stage.Print(strings.TrimRight(v.Ink.Paint(colour, mark)+" "+v.Ink.Paint(terminal.Bold, name)+" "+args+"  "+v.Ink.Paint(terminal.Dim, extra), " "))
 }
 

@@ -76,7 +76,7 @@ func TestRenderBlock(t *testing.T) {
 		"long":   strings.Repeat("x", 300),
 	} {
 		for _, cols := range []int{10, 40, 120} {
-			for _, k := range []terminal.Ink{true, false} {
+			for _, k := range []terminal.Ink{terminal.Dark, terminal.Light, terminal.NoColour} {
 				lines := renderBlock(k, block, cols)
 				if len(lines) == 0 {
 					t.Fatalf("%s: nothing is left", name)
@@ -85,7 +85,7 @@ func TestRenderBlock(t *testing.T) {
 					if plain := ansi.Strip(l); strings.TrimRight(plain, " ") != plain {
 						t.Errorf("%s: a line is filled up: %q", name, l)
 					}
-					if !bool(k) && strings.Contains(l, "\x1b") {
+					if !k.HasColour() && strings.Contains(l, "\x1b") {
 						t.Errorf("%s: colour without colour: %q", name, l)
 					}
 					if strings.Contains(l, "\x1b[") && !strings.HasSuffix(l, "\x1b[0m") {
@@ -95,7 +95,7 @@ func TestRenderBlock(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(renderBlock(false, "a **bold** word", 80), "\n"); got != "a bold word" {
+	if got := strings.Join(renderBlock(terminal.NoColour, "a **bold** word", 80), "\n"); got != "a bold word" {
 		t.Errorf("rendered as %q", got)
 	}
 }

@@ -119,17 +119,24 @@ func (v *View) submitted(p *event.TurnSubmitted) {
 	v.ShowPrompt(text)
 }
 
+// maxPrompt is how many lines of a prompt are shown: who pasted more knows it.
+const maxPrompt = 20
+
 // ShowPrompt shows a prompt.
 func (v *View) ShowPrompt(text string) {
 	v.Flush()
 	cols, _ := v.Stage.Size()
 	lines := []string{""}
-	for i, line := range terminal.Wrap(strings.TrimSpace(terminal.PlainBlock(text)), cols-2) {
+	rows := terminal.Wrap(strings.TrimSpace(terminal.PlainBlock(text)), cols-2)
+	for i, line := range rows[:min(len(rows), maxPrompt)] {
 		lead := "› "
 		if i > 0 {
 			lead = "  "
 		}
 		lines = append(lines, v.Ink.Paint(terminal.Bold, lead+line))
+	}
+	if left := len(rows) - maxPrompt; left > 0 {
+		lines = append(lines, v.Ink.Paint(terminal.Dim, "  … "+terminal.Plural(int64(left), "more line")))
 	}
 	v.Stage.Print(append(lines, "")...)
 	v.last = kindNone
