@@ -17,10 +17,11 @@ import (
 // Options of a permission request. A plan is approved for the turn that made it, and
 // may say in which mode it is carried out.
 const (
-	optionOnce   = "allow_once"
-	optionAlways = "allow_always"
-	optionAuto   = "approve_auto"
-	optionReject = "reject_once"
+	optionOnce    = "allow_once"
+	optionAlways  = "allow_always"
+	optionProject = "allow_project"
+	optionAuto    = "approve_auto"
+	optionReject  = "reject_once"
 )
 
 // isPlan says that a plan is to be approved.
@@ -32,6 +33,9 @@ func optionsFor(act *turnview.Action) []permissionOption {
 		out := []permissionOption{{optionOnce, "Allow", "allow_once"}}
 		if !act.OnceOnly {
 			out = append(out, permissionOption{optionAlways, "Allow for this session", "allow_always"})
+		}
+		if len(act.KeepRules) > 0 {
+			out = append(out, permissionOption{optionProject, clipLine("Always allow in this project: " + turnview.RulesText(act.KeepRules)), "allow_always"})
 		}
 		return append(out, permissionOption{optionReject, "Reject", "reject_once"})
 	}
@@ -157,6 +161,8 @@ func decisionOf(act *turnview.Action, outcome, option string) *command.RespondAc
 		r.Decision, r.Scope = "allow", "once"
 	case option == optionAlways:
 		r.Decision, r.Scope = "allow", "session"
+	case option == optionProject:
+		r.Decision, r.Scope = "allow", "project"
 	}
 	return r
 }

@@ -16,11 +16,17 @@ func TestOnlyWhatWasOfferedIsAYes(t *testing.T) {
 		}}
 	}
 	const withAuto = `{"properties":{"permissionMode":{"enum":["default","auto"]}}}`
-	options := []string{optionOnce, optionAlways, optionAuto, optionReject, "", "allow", "ALLOW_ONCE", "allow_once ", "approve"}
+	options := []string{optionOnce, optionAlways, optionProject, optionAuto, optionReject, "", "allow", "ALLOW_ONCE", "allow_once ", "approve"}
+	kept := action("tool_permission", "", false)
+	kept.KeepRules = []event.PolicyRule{{Decision: "allow", Tool: "shell", Match: "make *"}}
+	if offered := optionsFor(kept); len(offered) != 4 || offered[2].Name != "Always allow in this project: allow shell make *" {
+		t.Errorf("%+v", offered)
+	}
 	for name, c := range map[string]struct {
 		act *turnview.Action
 		yes map[string]string
 	}{
+		"what is kept":      {kept, map[string]string{optionOnce: "once", optionAlways: "session", optionProject: "project"}},
 		"a permission":      {action("tool_permission", "", false), map[string]string{optionOnce: "once", optionAlways: "session"}},
 		"a permission once": {action("tool_permission", "", true), map[string]string{optionOnce: "once"}},
 		"leaving the box":   {action("sandbox_escape", "", true), map[string]string{optionOnce: "once"}},

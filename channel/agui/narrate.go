@@ -157,6 +157,28 @@ func (n *narrator) childEnded(c *turnview.SubagentEnded) {
 // approvalSchema is what answers a request for permission.
 const approvalSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"scope":{"type":"string","enum":["once","session"]},"reason":{"type":"string"}},"required":["approved"]}`
 
+// permissionSchema is what answers a request for permission: it offers as scopes what
+// the action does.
+func permissionSchema(a *turnview.Action) event.Raw {
+	scopes := []string{"once"}
+	if !a.OnceOnly {
+		scopes = append(scopes, "session")
+	}
+	scope := object{"type": "string"}
+	if len(a.KeepRules) > 0 {
+		scopes = append(scopes, "project")
+		scope["description"] = "project: always in this project: " + turnview.RulesText(a.KeepRules)
+	}
+	scope["enum"] = scopes
+	b, err := json.Marshal(object{"type": "object", "required": []string{"approved"}, "properties": object{
+		"approved": object{"type": "boolean"}, "scope": scope, "reason": object{"type": "string"},
+	}})
+	if err != nil {
+		return event.Raw(approvalSchema) // texts always encode
+	}
+	return b
+}
+
 // planApproval is the type of an action that asks whether a plan is carried out.
 const planApproval = "plan_approval"
 
@@ -197,7 +219,7 @@ func (n *narrator) interrupt(a *turnview.Action) object {
 	case a.ActionType == planApproval:
 		schema = planSchema(a.Schema)
 	case !a.WantsValue():
-		schema = event.Raw(approvalSchema)
+		schema = permissionSchema(a)
 	}
 	if len(schema) > 0 && schema[0] == '{' {
 		o["responseSchema"] = schema

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -164,9 +165,21 @@ func decisionForm(a *command.ActionRecord) map[string]any {
 			properties[name] = member
 		}
 	} else {
-		properties["scope"] = map[string]any{"type": "string", "title": "For how long", "enum": []any{"once", "session"}, "default": "once"}
+		properties["scope"] = scopeForm(a)
 	}
 	return map[string]any{"type": "object", "required": []any{"decision"}, "properties": properties}
+}
+
+// scopeForm offers how long an allow holds.
+func scopeForm(a *command.ActionRecord) map[string]any {
+	scopes := []any{"once", "session"}
+	form := map[string]any{"type": "string", "title": "For how long", "default": "once"}
+	if len(a.KeepRules) > 0 {
+		scopes = append(scopes, "project")
+		form["description"] = "project: always in this project: " + turnview.RulesText(a.KeepRules)
+	}
+	form["enum"] = scopes
+	return form
 }
 
 // membersOf are what may come with a decision, if a form can ask for it.

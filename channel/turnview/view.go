@@ -183,3 +183,12 @@ func (c *Call) text() string {
 	}
 	return b.String()
 }
+
+// RulesText says which rules an answer for the project would keep, on one line.
+func RulesText(rules []event.PolicyRule) string {
+	var out []string
+	for _, r := range rules {
+		out = append(out, strings.TrimSpace(r.Decision+" "+r.Tool+" "+r.Match))
+	}
+	return strings.Join(strings.Fields(strings.Join(out, ", ")), " ")
+}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,114 +54,6 @@ func (a *app) attach(cmd *cobra.Command, c *config.Config, n need) (facts.Source
 	return newOwnRemote(a, c, note, root, cwd)
 }
 
-// startedWith is what a server was started with. A command that would start it with
-// something else replaces it.
-type startedWith struct {
-	Version string `json:"version"`
-	// Config is a fingerprint of the settings.
-	Config string `json:"config"`
-	// Values are fingerprints of keys and variables that the settings name, made with
-	// the server's own token.
-	Values map[string]string `json:"values,omitempty"`
-}
-
-// startingWith says what a server that this process starts would be started with.
-func (a *app) startingWith(c *config.Config, token string) *startedWith {
-	w := &startedWith{Version: a.build(), Config: configSum(c), Values: map[string]string{}}
-	for name, value := range a.namedValues(c) {
-		h := hmac.New(sha256.New, []byte(token))
-		h.Write([]byte(name + "=" + value))
-		w.Values[name] = hex.EncodeToString(h.Sum(nil)[:12])
-	}
-	return w
-}
-
-// build names the program: its version and, where that says little, its file.
-func (a *app) build() string {
-	if !strings.HasPrefix(a.version, "devel") {
-		return a.version
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return a.version
-	}
-	info, err := os.Stat(exe)
-	if err != nil {
-		return a.version
-	}
-	return fmt.Sprintf("%s %d %d", a.version, info.Size(), info.ModTime().UnixNano())
-}
-
-// configSum is a fingerprint of the settings that a server acts on, with the scripts
-// that they name.
-func configSum(c *config.Config) string {
-	seen := *c
-	seen.Data, seen.StateDir, seen.Socket, seen.Listen = "", "", "", ""
-	seen.Log.Level, seen.Log.Format = "", ""
-	h := sha256.New()
-	if err := json.NewEncoder(h).Encode(&seen); err != nil {
-		// A budget that is no number: such a server is never the same as another.
-		_, _ = fmt.Fprintln(h, err, os.Getpid())
-	}
-	if c.File != "" {
-		_, _ = fmt.Fprintln(h, absolute(c.File))
-	}
-	for _, p := range c.Providers {
-		if p.Script == "" {
-			continue
-		}
-		path := p.Script
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(absolute(c.File)), path)
-		}
-		if info, err := os.Stat(path); err == nil {
-			_, _ = fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:12])
-}
-
-// proxyVariables say how providers are reached.
-var proxyVariables = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"}
-
-// namedValues are the keys of providers and the variables that the settings name.
-func (a *app) namedValues(c *config.Config) map[string]string {
-	out := map[string]string{}
-	for _, name := range append(c.VariableNames(), proxyVariables...) {
-		if v := a.env[name]; v != "" {
-			out[name] = v
-		}
-	}
-	for _, p := range a.providersOf(c) {
-		if key := a.keyOf(p); key != "" {
-			out["key of "+p.ID] = key
-		}
-	}
-	return out
-}
-
-// outdated says what a background server was started with that differs from what this
-// command would start it with; empty if nothing does. Values that only the server has are
-// no difference.
-func (a *app) outdated(c *config.Config, n *serverNote) string {
-	if !n.Background || n.With == nil {
-		return ""
-	}
-	now := a.startingWith(c, n.Token)
-	switch {
-	case n.With.Version != now.Version:
-		return "another version"
-	case n.With.Config != now.Config:
-		return "another configuration"
-	}
-	for name, sum := range now.Values {
-		if n.With.Values[name] != sum {
-			return "another value of " + strings.TrimPrefix(name, "key of ")
-		}
-	}
-	return ""
-}
-
 // liveNote returns the note of the server that holds the user's data, if one answers.
 func (a *app) liveNote(ctx context.Context, c *config.Config) (*serverNote, error) {
 	n, err := trustedNote(c.Local())
@@ -198,8 +87,13 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 		return nil, err
 	}
 	n, err := a.liveNote(ctx, c)
-	if err != nil || n != nil && (!replace || a.outdated(c, n) == "") {
-		return n, err
+	if err != nil {
+		return nil, err
+	}
+	if n != nil {
+		if keep, err := a.keepsServer(ctx, c, n, replace); keep || err != nil {
+			return n, err
+		}
 	}
 	unlock, err := rundir.Lock(ctx, filepath.Join(c.Local(), startLock))
 	if err != nil {
@@ -210,13 +104,14 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 		return nil, err
 	}
 	if n != nil {
-		if !replace || a.outdated(c, n) == "" {
-			return n, nil
+		if keep, err := a.keepsServer(ctx, c, n, replace); keep || err != nil {
+			return n, err
 		}
 		if err := stopNoted(ctx, n); err != nil {
 			return nil, err
 		}
 	}
+	before := a.startedBefore(c, n)
 	socket, err := rundir.Socket(a.getenv, dataName(c))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoSocket, err)
@@ -224,7 +119,7 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 	if n, err = a.activated(ctx, c, socket); n != nil || err != nil {
 		return n, err
 	}
-	if err := a.spawnServer(ctx, c); err != nil {
+	if err := a.spawnServer(ctx, c, before); err != nil {
 		return nil, err
 	}
 	if n, err = a.liveNote(ctx, c); err != nil || n != nil {
@@ -306,12 +201,17 @@ func stopNoted(ctx context.Context, n *serverNote) error {
 	return nil
 }
 
-func notedPID(ctx context.Context, n *serverNote) (int, error) {
+// dialOnly returns the server of a note, and no other.
+func dialOnly(n *serverNote) (*remoteFacts, error) {
 	base := "http://localhost"
 	if n.Socket == "" {
 		base = n.base()
 	}
-	r, err := newRemote(base, n.Socket, n.Token, nil)
+	return newRemote(base, n.Socket, n.Token, nil)
+}
+
+func notedPID(ctx context.Context, n *serverNote) (int, error) {
+	r, err := dialOnly(n)
 	if err != nil {
 		return 0, err
 	}

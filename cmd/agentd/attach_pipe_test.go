@@ -49,6 +49,7 @@ func (p *person) pipe(args ...string) *pipe {
 	e := &pipe{p: p, in: in, out: bufio.NewReaderSize(out, 1<<20)}
 	e.end = func() error {
 		e.end = func() error { return nil }
+		_, _ = io.Copy(io.Discard, e.out) // what nobody looked at
 		if err := cmd.Wait(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", args, err, errs.String())
 		}

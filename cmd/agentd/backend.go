@@ -16,6 +16,18 @@ type backend struct {
 	agentd.Port
 	store  store.Store
 	listen string
+	// projects, if not nil, adds what the files of projects say.
+	projects *projectFiles
+}
+
+// Do implements [command.Runtime].
+func (b *backend) Do(ctx context.Context, c command.Caller, p command.Params) (any, error) {
+	if b.projects != nil {
+		if err := b.projects.fill(ctx, c, p); err != nil {
+			return nil, err
+		}
+	}
+	return b.Port.Do(ctx, c, p)
 }
 
 var (

@@ -23,7 +23,8 @@ your terminals, editors and scripts share it.
 
 A command that would start it with another program, configuration or key
 replaces it: running steps reach their next durable fact, and sessions go on in
-the new one.
+the new one. What was replaced doesn't come back by itself while others use the
+server: "agentd daemon restart" switches it.
 
 Exit codes: those of its commands.`,
 		"  agentd daemon status\n  agentd daemon logs --follow\n  agentd daemon restart",

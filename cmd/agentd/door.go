@@ -67,7 +67,8 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	}
 	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, localTokenPrefix+rand.Text()+rand.Text())
 	if s.background {
-		s.note.Background, s.note.With = true, s.startingWith(s.asked, s.note.Token)
+		s.note.Background, s.note.Managed, s.note.With = true, s.managed, s.startingWith(s.asked, rand.Text())
+		s.note.With.Before = s.replacing()
 	}
 	if s.cert != nil {
 		s.note.CertSHA256 = certSum(s.cert.Leaf())

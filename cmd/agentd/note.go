@@ -34,6 +34,8 @@ type serverNote struct {
 	// it; With is what it was started with.
 	Background bool         `json:"background,omitempty"`
 	With       *startedWith `json:"with,omitempty"`
+	// Managed says that a service manager started it.
+	Managed bool `json:"managed,omitempty"`
 }
 
 func newServerNote(at net.Addr, c *config.Config, token string) *serverNote {

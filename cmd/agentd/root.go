@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // root returns the tree of all commands.
@@ -19,9 +20,10 @@ func (a *app) root() *cobra.Command {
 		Use:   "agentd",
 		Short: "Run AI agents and keep account of what they do",
 		Long: `agentd is an Agent Runtime: every turn, model call, tool call, approval and
-retry is a durable fact. "agentd chat" talks to an agent at the terminal, "agentd
-run" runs one turn, "agentd serve" the server, and the other commands look at the
-facts or act on them from a shell.
+retry is a durable fact. "agentd chat" talks to an agent at the terminal, as
+"agentd" alone does there; in a pipe it shows this help. "agentd run" runs one
+turn, "agentd serve" the server, and the other commands look at the facts or act
+on them from a shell.
 
 An id can be given as its beginning, with or without the prefix that says what it
 names, as long as only one id begins like that. "last" is the newest of its kind
@@ -46,7 +48,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		Args:              noSuchCommand,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:              a.openChat,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate("agentd {{.Version}}\n")
@@ -67,6 +69,19 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	a.takeShortIDs(root, idKinds())
 	checkValues(root, values)
 	return root
+}
+
+// openChat is the program without a command: the chat at a terminal, else the help.
+func (a *app) openChat(cmd *cobra.Command, _ []string) error {
+	if a.json || !terminal.IsTerminal(a.in) || !terminal.IsTerminal(a.out) {
+		return cmd.Help()
+	}
+	chat, _, err := cmd.Find([]string{"chat"})
+	if err != nil {
+		return err
+	}
+	chat.SetContext(cmd.Context())
+	return chat.RunE(chat, nil)
 }
 
 // addGroup puts commands into a group of the help.

@@ -77,6 +77,8 @@ type serving struct {
 	runtime  *agentd.Runtime
 	tokens   *server.Tokens
 	listener net.Listener
+	// managed says that the listener is the service manager's.
+	managed bool
 	// address is where other nodes reach this one; leaveName gives its name back.
 	address   string
 	leaveName func() error
@@ -157,6 +159,9 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	s.wired.opened(ctx, s.runtime)
 	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL}
+	if s.background {
+		b.projects = &projectFiles{runtime: s.runtime, sources: s.sources, models: s.modelIDs, log: s.log}
+	}
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(),
@@ -204,6 +209,7 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 func (s *serving) listen(ctx context.Context) (err error) {
 	if s.background {
 		if s.listener, err = rundir.Activated(s.getenv); err != nil || s.listener != nil {
+			s.managed = err == nil
 			return err
 		}
 	}

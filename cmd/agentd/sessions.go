@@ -12,6 +12,7 @@ import (
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
+	"agentd/event"
 	"agentd/fault"
 )
 
@@ -21,11 +22,13 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List sessions, newest first",
-		Long: `Lists sessions, newest first. Archived ones are left out; --archived lists them
-instead. With --json the answer is that of list_sessions.
+		Long: `Lists sessions, newest first. On your own server these are the sessions of the
+project that you are in; --all lists those of all folders. Archived ones are left
+out; --archived lists them instead. With --json the answer is that of
+list_sessions, for all folders.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
-		Example: "  agentd sessions\n  agentd sessions --query report --limit 20\n  agentd sessions --tag release --sort cost\n  agentd sessions --json --server http://127.0.0.1:8700",
+		Example: "  agentd sessions\n  agentd sessions --all\n  agentd sessions --query report --limit 20\n  agentd sessions --tag release --sort cost\n  agentd sessions --json --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("pinned") {
@@ -45,7 +48,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.Sort, "sort", "", "order by created, updated, cost, tokens, turns or title (default created)")
 	f.StringVar(&p.Order, "order", "", "asc or desc (default asc for title, else desc)")
 	addPageFlags(cmd, &p.Page)
-	cmd.Flags().BoolVar(&all, "all", false, "all pages")
+	cmd.Flags().BoolVar(&all, "all", false, "the sessions of all folders, and all pages")
 	cmd.AddCommand(a.sessionsExportCommand(), a.sessionsImportCommand(), a.sessionsTrimCommand(), a.sessionsUpdateCommand(), a.sessionsArchiveCommand(), a.sessionsDeleteCommand())
 	return a.withDataFlags(cmd)
 }
@@ -103,6 +106,7 @@ func (a *app) sayMore(cursor string) {
 
 func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSessions, all bool) error {
 	var got command.ListSessionsResult
+	here := a.narrowToProject(f, p, all)
 	for {
 		var page command.ListSessionsResult
 		if err := f.Do(cmd.Context(), p, &page); err != nil {
@@ -122,11 +126,48 @@ func (a *app) listSessions(cmd *cobra.Command, f facts.Source, p *command.ListSe
 		for _, s := range got.Sessions {
 			rows = append(rows, []string{s.SessionID, s.Status, strconv.FormatInt(s.TurnCount, 10), ago(s.UpdatedAt), terminal.Plain(s.Title)})
 		}
-		out.table(rows)
+		if here != "" && len(got.Sessions) == 0 {
+			a.sayf("No sessions in %s.", here)
+		} else {
+			out.table(rows)
+		}
+		if elsewhere := sessionsElsewhere(cmd.Context(), f, p, got.Total); here != "" && elsewhere > 0 {
+			a.sayf("%d more in other folders: agentd sessions --all", elsewhere)
+		}
 		if got.NextCursor != "" {
 			a.sayf("%d of %d; the rest: --all, or --cursor %s", len(got.Sessions), got.Total, got.NextCursor)
 		}
 	})
+}
+
+// narrowToProject has a list for people show the sessions of the project that the command
+// is in, and returns it; empty if the list shows all.
+func (a *app) narrowToProject(f facts.Source, p *command.ListSessions, all bool) string {
+	r, ok := f.(*remoteFacts)
+	if !ok || !r.own || a.json || all || p.Workspace != "" || p.Account != "" || p.Cursor != "" {
+		return ""
+	}
+	p.Workspace = r.root
+	return p.Workspace
+}
+
+// sessionsElsewhere counts the sessions that a list shows without its folder and doesn't
+// show with it.
+func sessionsElsewhere(ctx context.Context, f facts.Source, p *command.ListSessions, shown int64) int64 {
+	everywhere := *p
+	everywhere.Workspace, everywhere.Page = "", command.Page{Limit: 1}
+	var found, own command.ListSessionsResult
+	if f.Do(ctx, &everywhere, &found) != nil {
+		return 0 // it is only a hint
+	}
+	if p.Query != "" {
+		return found.Total - shown
+	}
+	everywhere.Query = event.RuntimeSession
+	if f.Do(ctx, &everywhere, &own) != nil {
+		return 0
+	}
+	return found.Total - own.Total - shown
 }
 
 // ago says how long ago a time was, or how long until it comes, roughly.

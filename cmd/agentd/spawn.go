@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ const (
 
 // spawnServer starts the user's server in the background and waits until it is ready.
 // It outlives this process and its terminal.
-func (a *app) spawnServer(ctx context.Context, c *config.Config) error {
+func (a *app) spawnServer(ctx context.Context, c *config.Config, before []startedWith) error {
 	log, err := openLog(c.Local())
 	if err != nil {
 		return err
@@ -49,6 +50,13 @@ func (a *app) spawnServer(ctx context.Context, c *config.Config) error {
 	}
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{tell}
 	cmd.Env = append(cmd.Env, readyVariable+"=3")
+	if len(before) > 0 {
+		text, err := json.Marshal(before)
+		if err != nil {
+			return errors.Join(err, tell.Close())
+		}
+		cmd.Env = append(cmd.Env, beforeVariable+"="+string(text))
+	}
 	err = cmd.Start()
 	_ = tell.Close() // the server has its own
 	if err != nil {
@@ -97,7 +105,7 @@ func (a *app) serverProcess(c *config.Config) (*exec.Cmd, error) {
 	}
 	cmd := &exec.Cmd{Path: exe, Args: args, Dir: dir, SysProcAttr: rundir.Detached()}
 	for name, value := range a.env {
-		if !slices.Contains([]string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "AGENTD_CONFIG", readyVariable}, name) {
+		if !slices.Contains([]string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "AGENTD_CONFIG", readyVariable, beforeVariable}, name) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentd/cmd/agentd/internal/config"
+)
+
+// What the file of a project asks for reaches the sessions of editors and programs, and
+// what its user chose goes before it.
+func TestProjectFileReachesAllClients(t *testing.T) {
+	p := newPerson(t)
+	writeFile(t, p.project, config.ProjectFileName, "permissions: {mode: plan}\nrouting: {default: s/m}\n")
+	modeOf := func(sessionID string) string {
+		t.Helper()
+		for _, line := range strings.Split(p.output("events", "--json", sessionID), "\n") {
+			if strings.Contains(line, `"type":"turn.submitted"`) || strings.Contains(line, `"type":"turn.started"`) {
+				if mode, err := between(line, `"permissionMode":"`, `"`); err == nil {
+					return mode
+				}
+			}
+		}
+		return ""
+	}
+	program := p.pipe("stdio")
+	submit := func(params map[string]any) string {
+		t.Helper()
+		var turn struct {
+			SessionID string `json:"sessionId"`
+		}
+		params["input"] = "hello"
+		program.call("submit_turn", params, &turn)
+		return turn.SessionID
+	}
+	if mode := modeOf(submit(map[string]any{})); mode != "plan" {
+		t.Errorf("a turn over stdio runs in mode %q", mode)
+	}
+	if mode := modeOf(submit(map[string]any{"options": map[string]any{"permissionMode": "untrusted"}})); mode != "untrusted" {
+		t.Errorf("a turn that chooses its mode runs in mode %q", mode)
+	}
+	var opened struct {
+		SessionID string `json:"sessionId"`
+		Modes     struct {
+			CurrentModeID string `json:"currentModeId"`
+		} `json:"modes"`
+	}
+	editor := p.editor()
+	editor.call("session/new", map[string]any{"cwd": p.project, "mcpServers": []any{}}, &opened)
+	if opened.Modes.CurrentModeID != "plan" {
+		t.Errorf("an editor's session is in mode %q", opened.Modes.CurrentModeID)
+	}
+	editor.call("session/set_mode", map[string]any{"sessionId": opened.SessionID, "modeId": "default"}, nil)
+	editor.call("session/prompt", map[string]any{"sessionId": opened.SessionID, "prompt": []any{map[string]any{"type": "text", "text": "hello"}}}, nil)
+	if mode := modeOf(opened.SessionID); mode == "plan" {
+		t.Error("the mode that was chosen in the editor doesn't count")
+	}
+	agent := p.pipe("mcp")
+	agent.call("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "t", "version": "1"}}, nil)
+	agent.send(map[string]any{"method": "notifications/initialized"})
+	var res struct {
+		Content json.RawMessage `json:"structuredContent"`
+	}
+	agent.call("tools/call", map[string]any{"name": "run_turn", "arguments": map[string]any{"input": "hello"}}, &res)
+	id, err := between(string(res.Content), `"sessionId":"`, `"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := modeOf(id); mode != "plan" {
+		t.Errorf("a turn over MCP runs in mode %q", mode)
+	}
+	// What a project can't set is refused, wherever it comes from.
+	writeFile(t, p.project, config.ProjectFileName, "routing: {default: none/none}\n")
+	program.ids++
+	program.send(map[string]any{"id": program.ids, "method": "submit_turn", "params": map[string]any{"input": "hello"}})
+	if line, err := program.out.ReadString('\n'); err != nil || !strings.Contains(line, "none of your models") || !strings.Contains(line, filepath.Join(p.project, config.ProjectFileName)) {
+		t.Errorf("%v: %s", err, line)
+	}
+}
+
+// An editor can allow something in the project, for good.
+func TestEditorAllowsForTheProject(t *testing.T) {
+	p := newPerson(t)
+	editor := p.editor()
+	prompt := func() (asked int) {
+		t.Helper()
+		var opened struct {
+			SessionID string `json:"sessionId"`
+		}
+		editor.call("session/new", map[string]any{"cwd": p.project, "mcpServers": []any{}}, &opened)
+		editor.ids++
+		id := editor.ids
+		editor.send(map[string]any{"id": id, "method": "session/prompt", "params": map[string]any{"sessionId": opened.SessionID, "prompt": []any{map[string]any{"type": "text", "text": "please build"}}}})
+		for {
+			line, err := editor.out.ReadBytes('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m struct {
+				ID     json.RawMessage `json:"id"`
+				Method string          `json:"method"`
+				Params json.RawMessage `json:"params"`
+				Error  json.RawMessage `json:"error"`
+			}
+			if err := json.Unmarshal(line, &m); err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case m.Method == "session/request_permission":
+				asked++
+				if !strings.Contains(string(m.Params), `"optionId":"allow_project"`) {
+					t.Fatalf("%s", m.Params)
+				}
+				editor.send(map[string]any{"id": m.ID, "result": map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": "allow_project"}}})
+			case m.Method == "" && m.Error != nil:
+				t.Fatalf("%s", m.Error)
+			case m.Method == "":
+				return asked
+			}
+		}
+	}
+	if asked := prompt(); asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	if asked := prompt(); asked != 0 {
+		t.Errorf("asked %d times after it was allowed for good", asked)
+	}
+	if out := p.output("policy", "rules"); !strings.Contains(out, "write_file") {
+		t.Error(out)
+	}
+}
