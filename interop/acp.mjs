@@ -168,7 +168,7 @@ const scenes = {
 
     assert.deepEqual(it.asked.map((a) => a.toolCall.kind), ["edit", "edit", "edit", "execute"]);
     const [fresh, replaced, edit, shell] = it.asked.map((a) => a.toolCall);
-    assert.deepEqual(it.asked[0].options.map((o) => o.kind), ["allow_once", "allow_always", "reject_once"]);
+    assert.deepEqual(it.asked[0].options.map((o) => o.kind), ["allow_once", "allow_always", "allow_always", "reject_once"]);
     assert.deepEqual(fresh.locations, [{ path: join(work, "new.txt") }]);
     assert.deepEqual(replaced.content[0], { type: "diff", path: join(work, "old.txt"), oldText: "before\n", newText: "after\n" });
     assert.deepEqual(edit.content[0], { type: "diff", path: join(work, "old.txt"), oldText: "after", newText: "edited" });
