@@ -72,6 +72,8 @@ type Options struct {
 	// Peers speaks to the other agents that work can be given to. If nil, the caller of
 	// the commands about the work of peers does.
 	Peers work.Peers
+	// Place says which files this node reaches, where several share the store.
+	Place NodePlace
 	// Quotas bound what each account may use; the zero value bounds nothing.
 	Quotas quota.Policy
 	// IndexDelay is how long facts may wait until they are in the index, unless a command
@@ -116,6 +118,9 @@ type Runtime struct {
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
+	// awaySince is since when sessions are seen whose files are out of reach; it belongs to
+	// the goroutine that takes sessions over.
+	awaySince map[string]time.Time
 }
 
 // Open starts a runtime. What an earlier process left unfinished is taken up in
@@ -151,6 +156,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
 	so.Quotas = opt.Quotas
 	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
+	so.Locator = &locator{NodePlace: opt.Place, workspace: func() string { return r.loop.Configuration().Workspace }}
 	so.ResolveWorkspace, so.Submitting = r.loop.ResolveWorkspace, r.beforeTurn
 	r.manager = session.New(so)
 	r.proof = proof.New(proof.Options{Sessions: r.manager, Store: opt.Store, Case: r.caseOptions})
@@ -166,6 +172,9 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.trials.Start(r.manager, r.proof)
 	if err := r.reportRecovery(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
+	}
+	if shared, ok := opt.Store.(store.Shared); ok {
+		shared.Describe(r.describeNode)
 	}
 	r.reads.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))

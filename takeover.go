@@ -59,6 +59,9 @@ func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return len(ids), err
 	}
+	if err := r.displaced(ctx); err != nil {
+		return len(ids), err
+	}
 	if strays := r.manager.Strays(); len(strays) > 0 && r.opt.Recovery != "manual" {
 		r.takeUpAll(ctx, strays)
 	}

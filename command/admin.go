@@ -312,4 +312,12 @@ type NodeRecord struct {
 	LeaseUntil time.Time `json:"leaseUntil,omitzero"`
 	// Sessions counts the sessions that the node owns now.
 	Sessions int64 `json:"sessions"`
+	// Pool names the nodes that share a file system with it; absent if it is in none.
+	Pool string `json:"pool,omitempty"`
+	// Labels are words about the node for people.
+	Labels []string `json:"labels,omitempty"`
+	// Running counts the threads that the node works on, by its last sign of life.
+	Running int64 `json:"running"`
+	// Waiting counts the threads that wait until there is room.
+	Waiting int64 `json:"waiting"`
 }

@@ -44,14 +44,31 @@ type Workspace struct {
 	Root string `json:"root,omitempty" secret:"refuse"`
 }
 
+// WorkspacePlace says where the files of a session are: on the disk of a node, or on a file
+// system that the nodes of a pool share.
+type WorkspacePlace struct {
+	// Node is the node that found the folder.
+	Node string `json:"node" check:"nonempty"`
+	// Pool names the nodes that reach the folder too, at the same path.
+	Pool string `json:"pool,omitempty"`
+	// Root is the folder's path.
+	Root string `json:"root" check:"nonempty" secret:"refuse"`
+	// Folder tells the folder from any other of the same path, on the same machine.
+	Folder string `json:"folder,omitempty"`
+	// Away says that no node reaches the folder any more, and why; empty while one does.
+	Away string `json:"away,omitempty"`
+}
+
 // SessionCreated is the first fact of every session.
 type SessionCreated struct {
-	Title          string     `json:"title,omitempty"`
-	Account        string     `json:"account,omitempty"`
-	Workspace      *Workspace `json:"workspace,omitempty"`
-	PermissionMode string     `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Metadata       Raw        `json:"metadata,omitempty"`
-	CreatedBy      *Actor     `json:"createdBy,omitempty"`
+	Title     string     `json:"title,omitempty"`
+	Account   string     `json:"account,omitempty"`
+	Workspace *Workspace `json:"workspace,omitempty"`
+	// Place is where the workspace is, if the runtime has several nodes.
+	Place          *WorkspacePlace `json:"place,omitempty"`
+	PermissionMode string          `json:"permissionMode,omitempty" enum:"@permissionMode"`
+	Metadata       Raw             `json:"metadata,omitempty"`
+	CreatedBy      *Actor          `json:"createdBy,omitempty"`
 	// ForkedFrom is set on a fork; its history up to that point is the source's.
 	ForkedFrom *ForkPoint `json:"forkedFrom,omitempty"`
 }
@@ -70,11 +87,13 @@ type ForkPoint struct {
 
 // SessionUpdated changes a session's own fields; what is absent stays.
 type SessionUpdated struct {
-	Title          *string    `json:"title,omitempty"`
-	Workspace      *Workspace `json:"workspace,omitempty"`
-	PermissionMode string     `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Metadata       Raw        `json:"metadata,omitempty"`
-	Status         string     `json:"status,omitempty" enum:"open archived degraded"`
+	Title     *string    `json:"title,omitempty"`
+	Workspace *Workspace `json:"workspace,omitempty"`
+	// Place is where the session's files are from now on.
+	Place          *WorkspacePlace `json:"place,omitempty"`
+	PermissionMode string          `json:"permissionMode,omitempty" enum:"@permissionMode"`
+	Metadata       Raw             `json:"metadata,omitempty"`
+	Status         string          `json:"status,omitempty" enum:"open archived degraded"`
 	// Tags are all that the session has from now on.
 	Tags []string `json:"tags,omitempty"`
 	// Pinned keeps the session in sight in lists.

@@ -12,14 +12,16 @@ func (p *SessionCreated) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 1, s.text(&p.Account)
 	case "workspace":
 		return 1 << 2, decodePointer(s, &p.Workspace)
+	case "place":
+		return 1 << 3, decodePointer(s, &p.Place)
 	case "permissionMode":
-		return 1 << 3, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+		return 1 << 4, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
 	case "metadata":
-		return 1 << 4, s.raw(&p.Metadata)
+		return 1 << 5, s.raw(&p.Metadata)
 	case "createdBy":
-		return 1 << 5, decodePointer(s, &p.CreatedBy)
+		return 1 << 6, decodePointer(s, &p.CreatedBy)
 	case "forkedFrom":
-		return 1 << 6, decodePointer(s, &p.ForkedFrom)
+		return 1 << 7, decodePointer(s, &p.ForkedFrom)
 	}
 	return 0, false
 }
@@ -30,6 +32,22 @@ func (p *Workspace) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 0, s.text(&p.WorkspaceID)
 	case "root":
 		return 1 << 1, s.text(&p.Root)
+	}
+	return 0, false
+}
+
+func (p *WorkspacePlace) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
+	switch string(key) {
+	case "node":
+		return 1 << 0, s.text(&p.Node)
+	case "pool":
+		return 1 << 1, s.text(&p.Pool)
+	case "root":
+		return 1 << 2, s.text(&p.Root)
+	case "folder":
+		return 1 << 3, s.text(&p.Folder)
+	case "away":
+		return 1 << 4, s.text(&p.Away)
 	}
 	return 0, false
 }
@@ -66,24 +84,26 @@ func (p *SessionUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 0, decodeScalar(s, &p.Title, (*scanner).text)
 	case "workspace":
 		return 1 << 1, decodePointer(s, &p.Workspace)
+	case "place":
+		return 1 << 2, decodePointer(s, &p.Place)
 	case "permissionMode":
-		return 1 << 2, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+		return 1 << 3, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
 	case "metadata":
-		return 1 << 3, s.raw(&p.Metadata)
+		return 1 << 4, s.raw(&p.Metadata)
 	case "status":
-		return 1 << 4, s.enum(&p.Status, "open archived degraded")
+		return 1 << 5, s.enum(&p.Status, "open archived degraded")
 	case "tags":
-		return 1 << 5, s.strings(&p.Tags)
+		return 1 << 6, s.strings(&p.Tags)
 	case "pinned":
-		return 1 << 6, decodeScalar(s, &p.Pinned, (*scanner).bool)
+		return 1 << 7, decodeScalar(s, &p.Pinned, (*scanner).bool)
 	case "pinnedThreads":
-		return 1 << 7, s.strings(&p.PinnedThreads)
+		return 1 << 8, s.strings(&p.PinnedThreads)
 	case "cleared":
-		return 1 << 8, s.strings(&p.Cleared)
+		return 1 << 9, s.strings(&p.Cleared)
 	case "reason":
-		return 1 << 9, s.text(&p.Reason)
+		return 1 << 10, s.text(&p.Reason)
 	case "changedBy":
-		return 1 << 10, decodePointer(s, &p.ChangedBy)
+		return 1 << 11, decodePointer(s, &p.ChangedBy)
 	}
 	return 0, false
 }

@@ -11,6 +11,7 @@ func (p *SessionCreated) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"title":`, p.Title)
 	dst = appendSetString(dst, `,"account":`, p.Account)
 	dst = appendSetObject(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetObject(dst, `,"place":`, p.Place)
 	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
 	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	dst = appendSetObject(dst, `,"createdBy":`, p.CreatedBy)
@@ -23,6 +24,9 @@ func (p *SessionCreated) check() error {
 		return missingField("payload")
 	}
 	if err := checkObject("workspace", p.Workspace); err != nil {
+		return err
+	}
+	if err := checkObject("place", p.Place); err != nil {
 		return err
 	}
 	switch p.PermissionMode {
@@ -50,6 +54,25 @@ func (p *Workspace) appendJSON(dst []byte) []byte {
 }
 
 func (p *Workspace) check() error {
+	return nil
+}
+
+func (p *WorkspacePlace) appendJSON(dst []byte) []byte {
+	dst = appendString(append(dst, `{"node":`...), p.Node)
+	dst = appendSetString(dst, `,"pool":`, p.Pool)
+	dst = appendString(append(dst, `,"root":`...), p.Root)
+	dst = appendSetString(dst, `,"folder":`, p.Folder)
+	dst = appendSetString(dst, `,"away":`, p.Away)
+	return append(dst, '}')
+}
+
+func (p *WorkspacePlace) check() error {
+	if p.Node == "" {
+		return missingField("node")
+	}
+	if p.Root == "" {
+		return missingField("root")
+	}
 	return nil
 }
 
@@ -90,6 +113,7 @@ func (p *SessionUpdated) appendJSON(dst []byte) []byte {
 		dst = appendString(append(dst, `,"title":`...), *p.Title)
 	}
 	dst = appendSetObject(dst, `,"workspace":`, p.Workspace)
+	dst = appendSetObject(dst, `,"place":`, p.Place)
 	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
 	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	dst = appendSetString(dst, `,"status":`, p.Status)
@@ -109,6 +133,9 @@ func (p *SessionUpdated) check() error {
 		return missingField("payload")
 	}
 	if err := checkObject("workspace", p.Workspace); err != nil {
+		return err
+	}
+	if err := checkObject("place", p.Place); err != nil {
 		return err
 	}
 	switch p.PermissionMode {

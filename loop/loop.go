@@ -442,6 +442,10 @@ func (l *Loop) stepThread(k key) (done bool, err error) {
 	var at time.Time
 	var left bool
 	look := func(s *state.Session) error {
+		if l.m.IsAway(s) {
+			next = Nothing{} // its files are elsewhere, and so is its work
+			return nil
+		}
 		next = l.opt.Policy.Next(s, k.thread, l.opt.Clock())
 		at = wakeAt(s, k.thread)
 		if _, idle := next.(Nothing); idle {

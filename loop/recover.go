@@ -46,6 +46,7 @@ func (l *Loop) recover(ctx context.Context, sessionID string) error {
 	var threads []string
 	err = l.m.Emit(ctx, sessionID, event.ByLoop, func(tx *session.Tx) error {
 		threads = threads[:0]
+		l.unstrand(tx)
 		recovered := l.recoverProcesses(tx, fates, outputs)
 		missing := unreachable(fates)
 		for _, t := range tx.State.Threads {

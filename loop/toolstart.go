@@ -74,6 +74,7 @@ func (r *toolRun) emitBegin(tx *session.Tx, t *state.Thread) {
 
 // emitRunning records the boundary of a call that may run, and that it runs from now on.
 func (r *toolRun) emitRunning(tx *session.Tx) {
+	r.l.emitPlace(tx, r)
 	policy := "allowed"
 	if r.call.Decision == permission.Allow {
 		policy = "asked"

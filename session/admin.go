@@ -392,6 +392,7 @@ func (r *request) listNodes(ctx context.Context, p *command.ListNodes) (*command
 	for _, n := range nodes {
 		res.Nodes = append(res.Nodes, command.NodeRecord{
 			NodeID: n.ID, Address: n.Address, Self: n.Self, Alive: n.Alive, LastSeenAt: n.LastSeen, LeaseUntil: n.LeaseUntil, Sessions: n.Sessions,
+			Pool: n.Pool, Labels: n.Labels, Running: n.Running, Waiting: n.Waiting,
 		})
 	}
 	return res, nil

@@ -71,6 +71,9 @@ type deletion struct {
 func (d *deletion) checkDeletable(s *state.Session) error {
 	d.sequence, d.account = s.Sequence, s.Account
 	d.index = []store.IndexOp{removeOp(kindSession, sessionKey(s)), removeOp(kindOpen, s.SessionID)}
+	if s.Place != nil {
+		d.index = append(d.index, removeOp(kindPlace, s.SessionID))
+	}
 	if s.Account != "" {
 		d.index = append(d.index, removeOp(accountSessions(s.Account), sessionKey(s)))
 	}

@@ -141,6 +141,9 @@ type request struct {
 // meantime.
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
 	var result *R
+	if r.endsWork {
+		ctx = Anywhere(ctx)
+	}
 	err := r.m.writeDecision(ctx, sessionID, r.by, create, func(tx *Tx) error {
 		if err := r.checkVisible(sessionID, tx.State); err != nil {
 			return err

@@ -28,7 +28,7 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 			return fault.Param("atSequence", "session %s ends at %d", p.SessionID, st.Sequence)
 		}
 		source = &event.SessionCreated{
-			Title: st.Title, Account: st.Account, Workspace: st.Workspace, PermissionMode: st.PermissionMode, Metadata: st.Metadata,
+			Title: st.Title, Account: st.Account, Workspace: st.Workspace, Place: forkedPlace(st.Place), PermissionMode: st.PermissionMode, Metadata: st.Metadata,
 			CreatedBy:  r.actor(),
 			ForkedFrom: &event.ForkPoint{SessionID: p.SessionID, ThreadID: t.ThreadID, Sequence: p.AtSequence},
 		}

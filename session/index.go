@@ -128,6 +128,10 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 		}
 		r := steeredRecord(e, p)
 		return append(ops, putOp(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+	case *event.SessionCreated:
+		return indexPlace(ops, st, p.Place)
+	case *event.SessionUpdated:
+		return indexPlace(ops, st, p.Place)
 	case *event.RuntimeChanged:
 		return indexQuotas(ops, p)
 	case *event.SessionDeleted:

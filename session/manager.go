@@ -39,6 +39,9 @@ type Options struct {
 	// refuses it; it is asked also for a session that names none. Nil takes all as
 	// they are given.
 	ResolveWorkspace func(*event.Workspace) (*event.Workspace, error)
+	// Locator says which sessions' files this node of several reaches; nil if all nodes
+	// have the same.
+	Locator Locator
 	// CheckAnswer checks an answer against the schema of its action; nil accepts all.
 	CheckAnswer func(schema, answer event.Raw) error
 	// Place says where the commands of a thread run, which facts alone don't; nil
@@ -249,6 +252,10 @@ func (m *Manager) releaseWriter(w *writer) {
 	m.mu.Lock()
 	w.users--
 	w.lastUsed = m.sweeps
+	if w.users == 0 && w.away.Load() && m.writers[w.id] == w && !m.closed {
+		delete(m.writers, w.id)
+		m.stopped.Go(func() { m.letGo(w) })
+	}
 	m.mu.Unlock()
 }
 

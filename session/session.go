@@ -76,10 +76,14 @@ func (r *request) emitSessionOpened(tx *Tx, p *command.CreateSession, threadID s
 }
 
 func (r *request) sessionCreated(p *command.CreateSession) *event.SessionCreated {
-	return &event.SessionCreated{
+	c := &event.SessionCreated{
 		Title: r.m.redactText(p.Title), Account: r.caller.Account, Workspace: p.Workspace, PermissionMode: p.PermissionMode,
 		Metadata: r.m.redact(p.Metadata), CreatedBy: r.actor(),
 	}
+	if p.Workspace != nil {
+		c.Place = r.m.Here(p.Workspace.Root)
+	}
+	return c
 }
 
 // repeatedSession answers the creation of a session that exists: its first facts

@@ -34,7 +34,7 @@ func Passing(err error) bool {
 	if fault.KindOf(err) != fault.Unavailable || OwnedElsewhere(err) {
 		return false
 	}
-	for _, lasting := range []error{store.ErrFailed, store.ErrClosed, store.ErrNoSpace, store.ErrCorrupt, store.ErrReplaced, errStopped} {
+	for _, lasting := range []error{store.ErrFailed, store.ErrClosed, store.ErrNoSpace, store.ErrCorrupt, store.ErrReplaced, errStopped, errAway} {
 		if errors.Is(err, lasting) {
 			return false
 		}
@@ -78,7 +78,7 @@ func (m *Manager) ownWriter(sessionID string) *writer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.writers[sessionID]
-	if m.closed || w == nil || !w.ready.Load() || w.isOutdated() {
+	if m.closed || w == nil || !w.ready.Load() || w.away.Load() || w.isOutdated() {
 		return nil
 	}
 	w.users++
@@ -176,7 +176,7 @@ func (w *writer) holds() bool {
 // stops, so that another node can go on at once.
 func (w *writer) giveClaimBack(ctx context.Context, stopping bool) error {
 	switch {
-	case !w.holds():
+	case !w.holds() || w.m.IsAway(w.state):
 		return w.m.opt.Store.Release(ctx, w.id, w.epoch)
 	case stopping:
 		return w.m.shared.Yield(ctx, w.id, w.epoch)
@@ -213,7 +213,7 @@ func (m *Manager) Adopt(ctx context.Context, limit int) ([]string, error) {
 	if m.shared == nil {
 		return nil, nil
 	}
-	return m.shared.Adopt(ctx, kindOpen, limit)
+	return m.shared.Adopt(ctx, m.adoption(), limit)
 }
 
 // Left returns the sessions with unfinished work that this node has to take up when it

@@ -55,6 +55,9 @@ func (tx *Tx) EmitNamed(e event.Event) string {
 	return e.ID
 }
 
+// Facts returns what was emitted so far.
+func (tx *Tx) Facts() []event.Event { return tx.facts }
+
 // Now returns the time that the decision's facts will carry.
 func (tx *Tx) Now() time.Time { return tx.now }
 

@@ -35,6 +35,8 @@ type writer struct {
 	ready, outrun atomic.Bool
 	head          atomic.Uint64
 	term          uint64
+	// away says that the session's files are out of this node's reach.
+	away atomic.Bool
 
 	mu     sync.Mutex
 	loaded bool
@@ -187,9 +189,14 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 		return errStale
 	}
 	if !w.loaded {
-		if err := w.loadSession(ctx); err != nil {
+		if err := w.loadSession(ctx, create); err != nil {
 			w.failed = true
 			w.m.dropWriter(w)
+			return storeFault(err)
+		}
+	}
+	if w.away.Load() {
+		if err := w.m.checkPlace(ctx, w.id, w.state.Place, ownRoot(w.state)); err != nil {
 			return storeFault(err)
 		}
 	}
@@ -472,7 +479,12 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 }
 
 // loadSession claims the session and folds it from its snapshot and the facts after it.
-func (w *writer) loadSession(ctx context.Context) error {
+func (w *writer) loadSession(ctx context.Context, create bool) error {
+	if !create {
+		if err := w.admitPlace(ctx); err != nil {
+			return err
+		}
+	}
 	term, _ := w.m.term()
 	claim, err := w.m.claimSession(ctx, w.id)
 	if err != nil {
@@ -515,6 +527,7 @@ func (w *writer) loadSession(ctx context.Context) error {
 		}
 		w.recordStanding()
 	}
+	w.away.Store(w.m.IsAway(st))
 	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
 	return nil
 }

@@ -192,7 +192,7 @@ func (f *fold) sessionCreated(p *event.SessionCreated) {
 	s := f.s
 	s.CreatedAt = f.e.Time
 	s.Title, s.Account, s.Workspace, s.PermissionMode = p.Title, p.Account, p.Workspace, p.PermissionMode
-	s.Metadata, s.CreatedBy, s.ForkedFrom = p.Metadata, p.CreatedBy, p.ForkedFrom
+	s.Metadata, s.CreatedBy, s.ForkedFrom, s.Place = p.Metadata, p.CreatedBy, p.ForkedFrom, p.Place
 	s.Status = "open"
 }
 
@@ -203,6 +203,9 @@ func (f *fold) sessionUpdated(p *event.SessionUpdated) {
 	}
 	if p.Workspace != nil {
 		s.Workspace = p.Workspace
+	}
+	if p.Place != nil {
+		s.Place = p.Place
 	}
 	if p.PermissionMode != "" {
 		s.PermissionMode = p.PermissionMode

@@ -70,17 +70,19 @@ type Session struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 
-	Title          string           `json:"title,omitempty"`
-	Account        string           `json:"account,omitempty"`
-	Status         string           `json:"status,omitempty"`
-	Workspace      *event.Workspace `json:"workspace,omitempty"`
-	PermissionMode string           `json:"permissionMode,omitempty"`
-	Metadata       event.Raw        `json:"metadata,omitempty"`
-	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
-	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
-	PinnedThreads  []string         `json:"pinnedThreads,omitempty"`
-	Tags           []string         `json:"tags,omitempty"`
-	Pinned         bool             `json:"pinned,omitempty"`
+	Title     string           `json:"title,omitempty"`
+	Account   string           `json:"account,omitempty"`
+	Status    string           `json:"status,omitempty"`
+	Workspace *event.Workspace `json:"workspace,omitempty"`
+	// Place is where the session's files are; nil if that is anywhere, or not known.
+	Place          *event.WorkspacePlace `json:"place,omitempty"`
+	PermissionMode string                `json:"permissionMode,omitempty"`
+	Metadata       event.Raw             `json:"metadata,omitempty"`
+	CreatedBy      *event.Actor          `json:"createdBy,omitempty"`
+	ForkedFrom     *event.ForkPoint      `json:"forkedFrom,omitempty"`
+	PinnedThreads  []string              `json:"pinnedThreads,omitempty"`
+	Tags           []string              `json:"tags,omitempty"`
+	Pinned         bool                  `json:"pinned,omitempty"`
 	// ConfigurationRef and ConfinementRef are what the last decision was made under.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
 	ConfinementRef   string `json:"confinementRef,omitempty"`

@@ -41,6 +41,8 @@ type SessionSnapshot struct {
 	WorkspaceID string `json:"workspaceId,omitempty"`
 	// Workspace is the folder that the session works in.
 	Workspace *event.Workspace `json:"workspace,omitempty"`
+	// Place is where the session's files are, if the runtime has several nodes.
+	Place *event.WorkspacePlace `json:"place,omitempty"`
 	// Status of the session.
 	Status string `json:"status"`
 	// PermissionMode of the session, if it has one of its own.
@@ -137,7 +139,7 @@ func (s *Session) Snapshot() *SessionSnapshot {
 	main := s.MainThread()
 	snap := &SessionSnapshot{
 		SchemaVersion: event.SchemaStandard, RuntimeID: orUnknown(s.RuntimeID), SessionID: s.SessionID, Sequence: s.Sequence,
-		Title: s.Title, Account: s.Account, Workspace: s.Workspace, Status: orUnknown(s.Status), PermissionMode: s.PermissionMode,
+		Title: s.Title, Account: s.Account, Workspace: s.Workspace, Place: s.Place, Status: orUnknown(s.Status), PermissionMode: s.PermissionMode,
 		Metadata: s.Metadata, CreatedBy: s.CreatedBy, ForkedFrom: s.ForkedFrom, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Tags: listCopy(s.Tags), Pinned: s.Pinned, Archived: s.Status == SessionArchived,
 		PinnedThreadIDs: listCopy(s.PinnedThreads), ArchivedThreads: s.ArchivedThreads,

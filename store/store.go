@@ -326,11 +326,19 @@ type Shared interface {
 	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
 	// a live node owns it, which is fenced from then on.
 	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)
-	// Adopt makes this node the owner of sessions that no live node owns and that have
-	// an index entry of a kind whose key is the session's id. It takes at most limit of
-	// them and returns their ids; no two nodes are given the same one. It costs next to
-	// nothing if there is none, so that a node can ask every moment.
-	Adopt(ctx context.Context, kind string, limit int) ([]string, error)
+	// Adopt makes this node the owner of sessions that no live node owns, that have
+	// an index entry of a kind whose key is the session's id, and whose place it reaches.
+	// It takes at most limit of them and returns their ids; no two nodes are given the
+	// same one. It costs next to nothing if there is none, so that a node can ask every
+	// moment.
+	Adopt(ctx context.Context, which *Adoption, limit int) ([]string, error)
+	// Displaced returns such sessions whose place is none of those that this node reaches
+	// for sure, and which are not marked as being away; at most limit of them.
+	Displaced(ctx context.Context, which *Adoption, limit int) ([]string, error)
+	// Describe says what tells the other nodes about this one; it is asked at each sign of
+	// life. Announce gives one now.
+	Describe(about func() About)
+	Announce(ctx context.Context) error
 	// Yield gives up a claim of a session that has such an entry: the next node that
 	// adopts gets it, without waiting for the lease. A claim that isn't the newest any
 	// more is ignored.
@@ -349,9 +357,37 @@ type Shared interface {
 	Owned(ctx context.Context, kind string) ([]string, error)
 }
 
+// Adoption says which sessions a node can take over.
+type Adoption struct {
+	// Kind is that of the index entries of sessions that need a node.
+	Kind string
+	// Places is the kind of the entries that say where a session's files are, by its id:
+	// a mark of the place, and in a second line [PlacedAway] if no node reaches it. Reach
+	// are the marks of the places that this node reaches. A session without an entry can
+	// be taken over by any node.
+	Places string
+	Reach  []string
+}
+
+// PlacedAway is the second line of an entry about a session's place that no node reaches.
+const PlacedAway = "away"
+
+// About is what a node says of itself.
+type About struct {
+	// Pool names the nodes that share a file system with it, Labels are its operator's.
+	Pool   string   `json:"pool,omitempty"`
+	Labels []string `json:"labels,omitempty"`
+	// State is empty, draining or drained.
+	State string `json:"state,omitempty"`
+	// Running and Waiting count the threads that it works on, and those that wait for room.
+	Running int64 `json:"running,omitempty"`
+	Waiting int64 `json:"waiting,omitempty"`
+}
+
 // Node is one of the processes that share a store.
 type Node struct {
 	ID, Address string
+	About
 	// Self says that it is this process, Alive that its lease holds.
 	Self, Alive          bool
 	LastSeen, LeaseUntil time.Time

@@ -36,7 +36,7 @@ type node struct{ name, address string }
 func openData(ctx context.Context, c *config.Config, self node, log *slog.Logger) (store.Store, error) {
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
-			NodeID: self.name, Address: self.address, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
+			NodeID: self.name, Address: self.address, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
 		})
 		if err != nil {
 			return nil, explain(err)

@@ -80,7 +80,9 @@ type serving struct {
 	// managed says that the listener is the service manager's.
 	managed bool
 	// address is where other nodes reach this one; leaveName gives its name back.
-	address   string
+	address string
+	// nodeName is the name of this node; empty if there is only one.
+	nodeName  string
 	leaveName func() error
 	door      *server.Server
 	note      *serverNote
@@ -154,6 +156,7 @@ func (s *serving) open(ctx context.Context) error {
 	// Turns go on as soon as the runtime is open, and find their tools then.
 	s.settle(ctx)
 	s.wired.options.Host = s.host()
+	s.wired.options.Place.Node = s.nodeName
 	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}
@@ -193,7 +196,7 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		if self.name, s.leaveName, err = nodeName(c); err != nil {
 			return err
 		}
-		s.address = self.address
+		s.address, s.nodeName = self.address, self.name
 		s.store, err = s.app.openStore(ctx, c, self, s.log)
 		return err
 	}

@@ -65,6 +65,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	w := &wiring{settle: func(context.Context) {}, close: func() error { return nil }}
 	w.options = agentd.Options{
 		Store: s, RuntimeID: id, Recovery: c.Recovery, Logger: log, Peers: noPeers{}, Quotas: c.Quotas.Policy(),
+		Place:    agentd.NodePlace{Pool: c.Node.Pool},
 		Channels: agentd.ChannelLimits{Silence: time.Duration(c.Channels.Silence), ToolGrace: graceOf(c)},
 		Session: session.Options{
 			InlineBytes: int(c.Outputs.InlineBytes), ExpireAfter: time.Duration(c.Outputs.ExpireAfter), RetainEvents: time.Duration(c.Retention.Events),

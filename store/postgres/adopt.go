@@ -35,6 +35,8 @@ WITH picked AS (
 	AND EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
 	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
 	AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $5)
+	AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')
+		AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($7))
 	LIMIT $4 FOR UPDATE SKIP LOCKED
 )
 UPDATE agentd.sessions s SET owner = $2, epoch = s.epoch + 1 FROM picked p WHERE s.session_id = p.session_id
@@ -52,11 +54,27 @@ WITH picked AS (
 )
 UPDATE agentd.sessions s SET owner = NULL, epoch = s.epoch + 1 FROM picked p WHERE s.session_id = p.session_id`
 
-// lostSQL marks sessions that have work and no owner at all. There are none, but for a
-// race of freeSQL with an owner that came back, and nodes of an earlier version.
+// lostSQL marks sessions that have work and no owner at all. Those are the ones whose place
+// no node reached, for a node that does, those of a race of freeSQL with an owner that came
+// back, and those that nodes of an earlier version left.
 const lostSQL = `
 UPDATE agentd.sessions s SET owner = '' FROM agentd.index_entries x
-WHERE x.kind = $1 AND s.session_id = convert_from(x.key, 'UTF8') AND s.owner IS NULL`
+WHERE x.kind = $1 AND s.session_id = convert_from(x.key, 'UTF8') AND s.owner IS NULL
+AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $2 AND p.key = x.key
+	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 2) = $4
+	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($3))`
+
+// displacedSQL finds the sessions of an owner that is gone whose place this node doesn't
+// reach for sure.
+const displacedSQL = `
+SELECT s.session_id FROM agentd.sessions s
+JOIN agentd.index_entries x ON x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8')
+JOIN agentd.index_entries p ON p.kind = $3 AND p.key = x.key
+WHERE s.owner = $1
+AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($4)
+AND split_part(convert_from(p.value, 'UTF8'), E'\n', 2) <> $5
+AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
+ORDER BY s.session_id LIMIT $6`
 
 const ownSQL = `
 SELECT s.session_id FROM agentd.sessions s
@@ -71,13 +89,13 @@ const (
 )
 
 // Adopt implements [store.Shared].
-func (s *Store) Adopt(ctx context.Context, kind string, limit int) ([]string, error) {
+func (s *Store) Adopt(ctx context.Context, which *store.Adoption, limit int) ([]string, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
 	if s.sweepDue() {
-		if err := s.exec(ctx, lostSQL, kind); err != nil {
+		if err := s.exec(ctx, lostSQL, which.Kind, which.Places, marks(which), store.PlacedAway); err != nil {
 			return nil, wrapFailed("adopt sessions", err)
 		}
 	}
@@ -87,7 +105,7 @@ func (s *Store) Adopt(ctx context.Context, kind string, limit int) ([]string, er
 	}
 	var ids []string
 	for _, owner := range gone {
-		taken, err := collectRows(ctx, s, pgx.RowTo[string], adoptSQL, owner, s.opts.NodeID, kind, limit-len(ids), s.incarnation)
+		taken, err := collectRows(ctx, s, pgx.RowTo[string], adoptSQL, owner, s.opts.NodeID, which.Kind, limit-len(ids), s.incarnation, which.Places, marks(which))
 		if err != nil {
 			return ids, wrapFailed("adopt sessions", err)
 		}
@@ -97,8 +115,34 @@ func (s *Store) Adopt(ctx context.Context, kind string, limit int) ([]string, er
 		if owner == unowned {
 			continue
 		}
-		if err := s.exec(ctx, freeSQL, owner, kind, freed); err != nil {
+		if err := s.exec(ctx, freeSQL, owner, which.Kind, freed); err != nil {
 			return ids, wrapFailed("adopt sessions", err)
+		}
+	}
+	return ids, nil
+}
+
+// marks are never nil: to SQL that would be unknown.
+func marks(which *store.Adoption) []string { return append([]string{}, which.Reach...) }
+
+// Displaced implements [store.Shared].
+func (s *Store) Displaced(ctx context.Context, which *store.Adoption, limit int) ([]string, error) {
+	if err := s.enterCall(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL)
+	if err != nil {
+		return nil, wrapFailed("look for sessions", err)
+	}
+	var ids []string
+	for _, owner := range gone {
+		found, err := collectRows(ctx, s, pgx.RowTo[string], displacedSQL, owner, which.Kind, which.Places, marks(which), store.PlacedAway, limit-len(ids))
+		if err != nil {
+			return ids, wrapFailed("look for sessions", err)
+		}
+		if ids = append(ids, found...); len(ids) >= limit {
+			break
 		}
 	}
 	return ids, nil

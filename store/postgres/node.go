@@ -23,9 +23,9 @@ const (
 const (
 	// The last process to open under a node's name is the node.
 	registerSQL = `
-INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat)
-VALUES ($1, $2, $3, clock_timestamp() + $4::interval, clock_timestamp())
-ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address = excluded.address,
+INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat, about)
+VALUES ($1, $2, $3, clock_timestamp() + $4::interval, clock_timestamp(), $5)
+ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address = excluded.address, about = excluded.about,
 	lease_until = excluded.lease_until, heartbeat = excluded.heartbeat`
 	heartbeatSQL  = registerSQL + ` WHERE nodes.incarnation = excluded.incarnation`
 	unregisterSQL = `DELETE FROM agentd.nodes WHERE node_id = $1 AND incarnation = $2`
@@ -52,7 +52,32 @@ func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (s *Store) leaseArgs() []any {
-	return []any{s.opts.NodeID, s.incarnation, s.opts.Address, s.opts.LeaseTTL}
+	return []any{s.opts.NodeID, s.incarnation, s.opts.Address, s.opts.LeaseTTL, s.describeSelf()}
+}
+
+// describeSelf says what the other nodes are told of this one.
+func (s *Store) describeSelf() store.About {
+	var a store.About
+	if describe := s.describe.Load(); describe != nil {
+		a = (*describe)()
+	}
+	a.Pool, a.Labels = s.opts.Pool, s.opts.Labels
+	return a
+}
+
+// Describe implements [store.Shared].
+func (s *Store) Describe(about func() store.About) { s.describe.Store(&about) }
+
+// Announce implements [store.Shared].
+func (s *Store) Announce(ctx context.Context) error {
+	if err := s.enterCall(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	if err := s.exec(ctx, heartbeatSQL, s.leaseArgs()...); err != nil {
+		return wrapFailed("tell the other nodes", err)
+	}
+	return nil
 }
 
 // keeper renews the lease, wakes followers and clears up, on a connection of its

@@ -10,7 +10,7 @@ import (
 )
 
 const nodesSQL = `
-SELECT n.node_id, n.address, n.node_id = $1, n.lease_until > clock_timestamp(), n.heartbeat, n.lease_until,
+SELECT n.node_id, n.address, n.node_id = $1, n.lease_until > clock_timestamp(), n.heartbeat, n.lease_until, n.about,
 	(SELECT count(*) FROM agentd.sessions s WHERE s.owner = n.node_id)
 FROM agentd.nodes n ORDER BY n.node_id <> $1, n.node_id`
 
@@ -27,7 +27,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Node, error) {
 		var n store.Node
 		var seen, until time.Time
-		err := row.Scan(&n.ID, &n.Address, &n.Self, &n.Alive, &seen, &until, &n.Sessions)
+		err := row.Scan(&n.ID, &n.Address, &n.Self, &n.Alive, &seen, &until, &n.About, &n.Sessions)
 		n.LastSeen, n.LeaseUntil = seen.UTC(), until.UTC()
 		return n, err
 	})

@@ -66,6 +66,10 @@ type Options struct {
 	NodeID string
 	// Address is where this node listens, for nodes that forward commands to it.
 	Address string
+	// Pool names the nodes that share a file system with this one, Labels are shown to
+	// people.
+	Pool   string
+	Labels []string
 	// LeaseTTL is how long other nodes leave this node's sessions alone after its
 	// last sign of life. If zero, defaults to 10 s.
 	LeaseTTL time.Duration
@@ -117,6 +121,8 @@ type Store struct {
 	// awaited says whether anyone waits for hints; awaitedNow that someone begins to.
 	awaited    atomic.Pointer[func() bool]
 	awaitedNow chan struct{}
+	// describe has what the other nodes are told of this one.
+	describe atomic.Pointer[func() store.About]
 
 	closing context.Context
 	stop    context.CancelFunc

@@ -62,6 +62,8 @@ export interface SessionCreated {
   title?: string;
   account?: string;
   workspace?: Workspace;
+  /** Place is where the workspace is, if the runtime has several nodes. */
+  place?: WorkspacePlace;
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   metadata?: Json;
   createdBy?: Actor;
@@ -75,6 +77,20 @@ export interface Workspace {
   workspaceId?: string;
   /** Root is the folder's path. */
   root?: string;
+}
+
+/** WorkspacePlace says where the files of a session are: on the disk of a node, or on a file system that the nodes of a pool share. */
+export interface WorkspacePlace {
+  /** Node is the node that found the folder. */
+  node: string;
+  /** Pool names the nodes that reach the folder too, at the same path. */
+  pool?: string;
+  /** Root is the folder's path. */
+  root: string;
+  /** Folder tells the folder from any other of the same path, on the same machine. */
+  folder?: string;
+  /** Away says that no node reaches the folder any more, and why; empty while one does. */
+  away?: string;
 }
 
 /** Actor says who or what asked for something. */
@@ -103,6 +119,8 @@ export interface ForkPoint {
 export interface SessionUpdated {
   title?: string;
   workspace?: Workspace;
+  /** Place is where the session's files are from now on. */
+  place?: WorkspacePlace;
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   metadata?: Json;
   status?: "open" | "archived" | "degraded";

@@ -2419,6 +2419,8 @@ export interface SessionRead {
   workspaceId?: string;
   /** The folder that the session works in. */
   workspace?: Workspace;
+  /** Where the session's files are, if the runtime has several nodes. */
+  place?: WorkspacePlace;
   /** Status of the session. */
   status: string;
   /** permissionMode of the session. */
@@ -2503,6 +2505,20 @@ export interface SessionRead {
   benchmarkSummary: BenchmarkSummary;
   /** The window of recent events. */
   history: History;
+}
+
+/** Says where the files of a session are: on the disk of a node, or on a file system that the nodes of a pool share. */
+export interface WorkspacePlace {
+  /** The node that found the folder. */
+  node: string;
+  /** Pool names the nodes that reach the folder too, at the same path. */
+  pool?: string;
+  /** The folder's path. */
+  root: string;
+  /** Folder tells the folder from any other of the same path, on the same machine. */
+  folder?: string;
+  /** Away says that no node reaches the folder any more, and why; empty while one does. */
+  away?: string;
 }
 
 /** A place in another session's history. */
@@ -6407,6 +6423,8 @@ export interface SessionSnapshot {
   workspaceId?: string;
   /** The folder that the session works in. */
   workspace?: Workspace;
+  /** Where the session's files are, if the runtime has several nodes. */
+  place?: WorkspacePlace;
   /** Status of the session. */
   status: string;
   /** permissionMode of the session, if it has one of its own. */
@@ -7441,6 +7459,14 @@ export interface NodeRecord {
   leaseUntil?: string;
   /** Sessions counts the sessions that the node owns now. */
   sessions: number;
+  /** Pool names the nodes that share a file system with it; absent if it is in none. */
+  pool?: string;
+  /** Words about the node for people. */
+  labels?: string[];
+  /** Running counts the threads that the node works on, by its last sign of life. */
+  running: number;
+  /** Waiting counts the threads that wait until there is room. */
+  waiting: number;
 }
 
 /** A replay, its progress and its result. */

@@ -27,8 +27,10 @@ type Config struct {
 	AllowedHosts []string `json:"allowedHosts"`
 	Advertise    string   `json:"advertise"`
 	Node         struct {
-		Name  string `json:"name"`
-		Lease Span   `json:"lease"`
+		Name   string   `json:"name"`
+		Pool   string   `json:"pool"`
+		Labels []string `json:"labels"`
+		Lease  Span     `json:"lease"`
 	} `json:"node"`
 	TLS struct {
 		Cert string `json:"cert"`

@@ -111,6 +111,8 @@ func hostSettings() []Setting {
 		{Name: "allowedHosts", Type: Texts, Means: "Additional host names by which clients may address the server."},
 		{Name: "advertise", Type: URL, Env: "AGENTD_ADVERTISE", Flag: "advertise", Means: "Where other nodes of the same database reach this one, such as http://10.0.0.5:8700; if not given, where it listens, or its host name if it listens on all addresses."},
 		{Name: "node.name", Type: Text, Env: "AGENTD_NODE_NAME", Flag: "node-name", Means: "The name of this node among those of a database, the same at each start; if not given, created at the first start and kept in the state directory."},
+		{Name: "node.pool", Type: Text, Env: "AGENTD_NODE_POOL", Means: "The name of the nodes that share the file system with the workspaces, mounted at the same paths: sessions that work in a folder of it go on at any of them."},
+		{Name: "node.labels", Type: Texts, Means: "Words about this node for people, such as zone=eu; agentd nodes shows them."},
 		{Name: "node.lease", Type: Duration, Default: "10s", Means: "How long after its last sign of life other nodes leave this node's sessions alone."},
 		{Name: "log.level", Type: Choice, Values: []string{"debug", "info", "warn", "error"}, Default: "info", Flag: "log-level", Reload: true, Means: "Minimum log level."},
 		{Name: "log.format", Type: Choice, Values: []string{"auto", "text", "json"}, Default: "auto", Flag: "log-format", Means: "How log lines look; auto is text on a terminal and JSON elsewhere."},
