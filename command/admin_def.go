@@ -1,5 +1,7 @@
 package command
 
+import "strings"
+
 // adminDefs are the catalogue's entries for administration.
 func adminDefs() []Def {
 	return []Def{
@@ -72,6 +74,13 @@ func adminDefs() []Def {
 			Means:   "Lists the nodes that share the store.",
 			Doc:     "A store that only one process can open has one node.",
 			Example: `{}`,
+		},
+		{
+			Name: "read_audit", Noun: "administration", Form: formOf[ReadAudit, ReadAuditResult](),
+			Scope: RoleObserver, Available: true, Since: "0.2",
+			Means:   "Reads what an auditor looks at, over all sessions that the caller may see.",
+			Doc:     "A program that copies it elsewhere keeps the cursor of each page, and passes it to get the next one: nothing is missed and nothing comes twice, over restarts and on every node. Without types: " + strings.Join(AuditTypes(), ", ") + ".",
+			Example: `{"limit":200}`,
 		},
 	}
 }

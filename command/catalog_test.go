@@ -65,7 +65,7 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 		get_task get_thread_read get_tool_inventory interrupt_turn interrupt_turns link_peer_task link_tasks list_accounts
 		list_actions list_artifacts list_channels list_exports list_jobs list_models list_nodes list_peer_pushes list_peer_tasks
 		list_processes list_project_rules list_schedules list_sessions list_subagents list_tasks list_tokens list_trials list_turns pause_schedule
-		pause_task promote_queued_turn reconnect_channel record_benchmark_reward record_review remove_peer_push
+		pause_task promote_queued_turn read_audit reconnect_channel record_benchmark_reward record_review remove_peer_push
 		remove_queued_turn report_job_item report_peer_push resize_process resolve_permission respond_action respond_actions
 		resume_schedule resume_subagent resume_task resume_thread retry_job_item retry_task revoke_token rollback_thread
 		rotate_token run_retention run_schedule search send_channel_message send_subagent_input set_peer_push set_policy set_quotas
@@ -187,7 +187,7 @@ var beyond = []string{
 	"create_schedule", "list_schedules", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
 	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
 	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas", "report_job_item", "record_review",
-	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "start_replay", "get_replay", "cancel_replay",
+	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "read_audit", "start_replay", "get_replay", "cancel_replay",
 	"list_project_rules", "forget_project_rule", "suggest_policy", "test_reviewer",
 }
 

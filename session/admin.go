@@ -25,6 +25,7 @@ func handleAdmin(t *command.Table, m *Manager) {
 	handleCommand(t, m, (*request).getRetention)
 	handleCommand(t, m, (*request).runRetention)
 	handleCommand(t, m, (*request).listNodes)
+	handleCommand(t, m, (*request).readAudit)
 }
 
 // CheckAdmin refuses callers that aren't admins. Doors do so by the role of the token;

@@ -97,7 +97,12 @@ func (f *Feed) begin(ctx context.Context, after string) (err error) {
 		}
 		return nil
 	}
-	if f.begun, err = f.seal.decode(after); err != nil {
+	return f.beginAfter(ctx, after)
+}
+
+// beginAfter goes to the place of a cursor.
+func (f *Feed) beginAfter(ctx context.Context, cursor string) (err error) {
+	if f.begun, err = f.seal.decode(cursor); err != nil {
 		return err
 	}
 	f.after = f.begun.position
@@ -122,16 +127,11 @@ func (f *Feed) signal() {
 // one until ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 	for {
-		if len(f.page) == 0 {
-			if err := f.readPage(ctx); err != nil {
-				return nil, err
-			}
+		records, left, err := f.ready(ctx)
+		if err != nil || len(records) > 0 {
+			return records, err
 		}
-		if len(f.page) > 0 {
-			records, err := f.deliver(ctx)
-			if err != nil || len(records) > 0 {
-				return records, err
-			}
+		if left {
 			continue
 		}
 		if f.m.topics.closed.Load() {
@@ -143,6 +143,18 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 		case <-f.wake:
 		}
 	}
+}
+
+// ready returns the next facts without waiting for any, all of one session; none if the
+// caller may not see them, or if nothing is left.
+func (f *Feed) ready(ctx context.Context) (records []FeedRecord, left bool, err error) {
+	if len(f.page) == 0 {
+		if err := f.readPage(ctx); err != nil || len(f.page) == 0 {
+			return nil, false, err
+		}
+	}
+	records, err = f.deliver(ctx)
+	return records, true, err
 }
 
 // readPage reads the changes that come next, without waiting for any.

@@ -300,7 +300,7 @@ type Store interface {
 	// different sessions in the order in which they were written, more or less. However
 	// often it is left and begun again with the position of the last change that it
 	// yielded, every change comes once. Changes are kept when the records that they
-	// added are removed.
+	// added are removed. The position before all of them is empty.
 	Changes(ctx context.Context, after string) iter.Seq2[Change, error]
 	// Position returns the position after everything that is durable now.
 	Position(ctx context.Context) (string, error)

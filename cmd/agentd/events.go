@@ -25,6 +25,8 @@ type eventFlags struct {
 	after  uint64
 	last   uint64
 	ids    bool
+	// sessions has lines name their session and their day, because they are of many.
+	sessions bool
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -139,7 +141,7 @@ func (a *app) showEvent(e facts.Fact, o *eventFlags) error {
 	if !wanted(line.Type, o.types) {
 		return nil
 	}
-	line.withID = o.ids
+	line.withID, line.ofMany = o.ids, o.sessions
 	p := a.printer()
 	if a.json {
 		p.linef("%s", e.Data)
@@ -169,7 +171,9 @@ type eventLine struct {
 	ToolCallID string         `json:"toolCallId"`
 	ActionID   string         `json:"actionId"`
 	Payload    map[string]any `json:"payload"`
+	SessionID  string         `json:"sessionId"`
 	withID     bool
+	ofMany     bool
 }
 
 // subjectID is the id of the narrowest thing that the fact is about, of those that
@@ -200,7 +204,11 @@ func (l *eventLine) format(p *printer) string {
 	if pad := 5 - len(seq); pad > 0 {
 		seq = strings.Repeat(" ", pad) + seq
 	}
-	line := p.Paint(terminal.Dim, l.Timestamp.Local().Format("15:04:05.000")) + " " + seq + " " + p.Paint(l.colour(), kind) + " "
+	begin := l.Timestamp.Local().Format("15:04:05.000") + " "
+	if l.ofMany {
+		begin = l.Timestamp.Local().Format(time.DateTime) + " " + terminal.Plain(l.SessionID) + " "
+	}
+	line := p.Paint(terminal.Dim, begin) + seq + " " + p.Paint(l.colour(), kind) + " "
 	if l.withID {
 		line += p.Paint(terminal.Dim, fmt.Sprintf("%-32s", terminal.Plain(l.subjectID()))) + " "
 	}

@@ -37,6 +37,7 @@ var notRun = map[string]string{
 	"agentd daemon":                  "is about the user's own server; the script daemon.txtar has one",
 	"agentd console":                 "opens a browser; the tests of the console log in",
 	"agentd policy test --reviewer":  "asks a model of the configuration; the tests of test_reviewer have one",
+	"agentd audit -f":                "goes on until it is stopped; TestAuditGoesOn stops it",
 	"agentd approve --credential":    "needs a server that wants a credential; its own tests have one",
 }
 

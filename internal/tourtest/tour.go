@@ -103,6 +103,7 @@ func administration(do Do) {
 	do("run_retention", `{"olderThanMs":31536000000}`)
 	do("get_retention", `{}`)
 	do("list_nodes", `{}`)
+	do("read_audit", `{"limit":20}`)
 }
 
 // peers gives work as a peer would, and deals with what becomes of it.

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -93,7 +94,7 @@ func (s *Store) Position(ctx context.Context) (string, error) {
 // Changes yields what was written to all sessions after a position.
 func (s *Store) Changes(ctx context.Context, after string) iter.Seq2[store.Change, error] {
 	return func(yield func(store.Change, error) bool) {
-		from, err := strconv.ParseUint(after, 10, 64)
+		from, err := strconv.ParseUint(cmp.Or(after, "0"), 10, 64)
 		if err != nil || from == 1<<64-1 {
 			yield(store.Change{}, fmt.Errorf("%w: %q", store.ErrPosition, after))
 			return

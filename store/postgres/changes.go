@@ -33,6 +33,9 @@ func (p *changePosition) String() string {
 
 func parseChangePosition(text string) (changePosition, error) {
 	bad := fmt.Errorf("%w: %q", store.ErrPosition, text)
+	if text == "" {
+		text = "1:1:" // a snapshot in which nothing is visible
+	}
 	parts := strings.Split(text, "/")
 	if len(parts) != 1 && len(parts) != 4 {
 		return changePosition{}, bad

@@ -128,7 +128,8 @@ func changesPosition(k *kit) {
 
 func changesBadPosition(k *kit) {
 	k.grow("s", 1, 100)
-	for _, text := range []string{"", "x", "-1", "1.5", "\x00", "1/2/3", "99999999999999999999999"} {
+	k.changesAre("", store.Change{SessionID: "s", First: 1, Last: 1})
+	for _, text := range []string{"x", "-1", "1.5", "\x00", "1/2/3", "99999999999999999999999"} {
 		if _, err := drainSeq(k.s.Changes(k.ctx, text)); !errors.Is(err, store.ErrPosition) {
 			k.Errorf("Changes(%q): %v, want ErrPosition", text, err)
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -25,7 +26,7 @@ func (m *Mem) Changes(ctx context.Context, after string) iter.Seq2[store.Change,
 			return nil, err
 		}
 		defer m.leave()
-		from, err := strconv.Atoi(after)
+		from, err := strconv.Atoi(cmp.Or(after, "0"))
 		if err != nil || from < 0 {
 			return nil, fmt.Errorf("%w: %q", store.ErrPosition, after)
 		}

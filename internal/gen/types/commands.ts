@@ -2267,6 +2267,16 @@ export interface RunRetentionParams {
 export interface ListNodesParams {
 }
 
+/** Reads what an auditor looks at, over all sessions. */
+export interface ReadAuditParams {
+  /** The cursor of the page before; absent to read from the beginning. */
+  after?: string;
+  /** The most events that are returned; 0 means 100. */
+  limit?: number;
+  /** Types of events, * standing for anything; absent for those that say who was allowed to do what. */
+  types?: string[];
+}
+
 /** Begins to decide again what was recorded. */
 export interface StartReplayParams {
   /** The session whose decisions are made again. */
@@ -7469,6 +7479,28 @@ export interface NodeRecord {
   waiting: number;
 }
 
+/** A page of what an auditor looks at. */
+export interface ReadAuditResult {
+  /** Envelopes as the stream delivers them: in order within a session, those of different sessions as they were written, more or less. */
+  events: AgentdEvent[];
+  /** Events that retention removed before they were read. */
+  gaps: AuditGap[];
+  /** Where the next page begins, also after a restart and on another node. */
+  cursor: string;
+  /** Complete says that nothing more was written when the page was read. A page that isn't complete may have no events: those that it passed over are of other types. */
+  complete: boolean;
+}
+
+/** A run of events that were removed. */
+export interface AuditGap {
+  /** The session that they were in. */
+  sessionId: string;
+  /** That of the first of them. */
+  firstSequence: number;
+  /** That of the last of them. */
+  lastSequence: number;
+}
+
 /** A replay, its progress and its result. */
 export interface ReplayRecord {
   /** The replay's id. */
@@ -7769,6 +7801,8 @@ export interface Commands {
   run_retention: { params: RunRetentionParams; result: RetentionRun };
   /** Lists the nodes that share the store. */
   list_nodes: { params: ListNodesParams; result: ListNodesResult };
+  /** Reads what an auditor looks at, over all sessions that the caller may see. */
+  read_audit: { params: ReadAuditParams; result: ReadAuditResult };
   /** Begins to decide again what was recorded, as it was or with a change. */
   start_replay: { params: StartReplayParams; result: ReplayRecord };
   /** Returns the progress and the result of a replay. */
