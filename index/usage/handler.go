@@ -1,10 +1,8 @@
 package usage
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"agentd/command"
 	"agentd/fault"
@@ -44,38 +42,15 @@ func (h *Handler) usage(ctx context.Context, caller command.Caller, p *command.U
 	if err := h.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := q.Rows(ctx, h.Store)
+	rows, total, err := q.First(ctx, h.Store, p.Size())
 	if err != nil {
 		return nil, queryFault(err)
 	}
-	res := &command.UsageResult{Rows: []command.UsageRow{}, Total: int64(len(rows)), Truncated: len(rows) > p.Size()}
-	for _, r := range firstRows(rows, p.Size()) {
-		res.Rows = append(res.Rows, r.wireRow())
+	res := &command.UsageResult{Rows: []command.UsageRow{}, Total: int64(total), Truncated: total > p.Size()}
+	for i := range rows {
+		res.Rows = append(res.Rows, rows[i].wireRow())
 	}
 	return res, nil
-}
-
-// compareRows orders rows: by bucket, then those that used most.
-func compareRows(a, b *Row) int {
-	return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(b.Figures[CostNanoUSD], a.Figures[CostNanoUSD]), cmp.Compare(b.Figures[Turns], a.Figures[Turns]),
-		cmp.Compare(b.Figures[ToolCalls], a.Figures[ToolCalls]), compareKeys(a.Key, b.Key))
-}
-
-// firstRows returns the first rows in order. Few of many are found without sorting all.
-func firstRows(rows []Row, n int) []*Row {
-	first := make([]*Row, 0, min(len(rows), n+1))
-	for i := range rows {
-		r := &rows[i]
-		if len(first) == n && compareRows(r, first[n-1]) >= 0 {
-			continue
-		}
-		if len(first) == n {
-			first = first[:n-1]
-		}
-		at, _ := slices.BinarySearchFunc(first, r, compareRows)
-		first = slices.Insert(first, at, r)
-	}
-	return first
 }
 
 func (r *Row) wireRow() command.UsageRow {

@@ -1,8 +1,12 @@
 package usage
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"hash/maphash"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +54,38 @@ type Entries interface {
 
 // Rows answers a query, in no particular order.
 func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, places: map[rowKey]int{}, texts: []string{""}, numbers: map[string]uint32{"": 0}, rollup: rollupFor(q.By)}
+	a, err := q.sumUp(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Row, a.count)
+	for i := range out {
+		out[i] = a.answerRow(a.row(uint32(i)))
+	}
+	return out, nil
+}
+
+// First answers a query with its first rows, by bucket and then those that used most, and
+// with how many rows there are.
+func (q Query) First(ctx context.Context, s Entries, n int) (rows []Row, total int, err error) {
+	a, err := q.sumUp(ctx, s)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range a.firstRows(n) {
+		rows = append(rows, a.answerRow(r))
+	}
+	return rows, int(a.count), nil
+}
+
+func (q Query) sumUp(ctx context.Context, s Entries) (*answer, error) {
+	a := &answer{Query: q, ctx: ctx, entries: s, seed: maphash.MakeSeed(), rollup: rollupFor(q.By)}
+	a.numberOf(nil) // 0 is the empty text
+	for i, part := range [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool} {
+		if q.By&part != 0 {
+			a.parts = append(a.parts, i)
+		}
+	}
 	a.bound()
 	if err := a.readLive(); err != nil {
 		return nil, err
@@ -64,15 +99,20 @@ func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
 	default:
 		err = a.readMonths(a.first, a.end)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return a.answerRows(), nil
+	return a, err
 }
 
-// rowKey names a row. Its texts are numbered, because texts are slow to look up, and
-// collecting garbage takes long where there are many.
+// rowKey names a row: the numbers of its bucket and of the texts of its key.
 type rowKey [1 + keyParts]uint32
+
+func (k *rowKey) hash() uint32 {
+	h := uint64(0)
+	for _, n := range k {
+		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return uint32(h >> 32)
+}
 
 // rowSums is a row that is being summed up.
 type rowSums struct {
@@ -80,21 +120,32 @@ type rowSums struct {
 	Figures
 }
 
-// answer is a query that is being answered.
+// answer is a query that is being answered. There may be very many rows: what is kept of
+// them has no pointers, and becomes a [Row] only if it is answered.
 type answer struct {
 	Query
 	ctx     context.Context //nolint:containedctx // an answer lives within one call
 	entries Entries
 	rollup  rollup
+	// parts are the places of the parts of keys that are asked for.
+	parts []int
 	// first and end bound the hours that are asked for.
 	first, end time.Time
-	// rows are what is answered, places where each is in it.
-	rows   []rowSums
-	places map[rowKey]int
-	// texts are the texts of keys and buckets by their numbers, and the other way round.
-	texts   []string
-	numbers map[string]uint32
+	// rows are what is answered, in blocks; byKey finds them.
+	rows  [][]rowSums
+	count uint32
+	byKey finder
+	// texts are the texts of keys and buckets by their numbers, parts of the packs; byText
+	// finds them.
+	texts  [][]byte
+	byText finder
+	seed   maphash.Seed
 }
+
+// rowBlock is how many rows are in a block.
+const rowBlock = 512
+
+func (a *answer) row(i uint32) *rowSums { return &a.rows[i/rowBlock][i%rowBlock] }
 
 // Bounds of time: what is outside has no buckets in keys.
 var (
@@ -126,52 +177,85 @@ func (a *answer) addPack(bucket string, pack []byte) error {
 		bucket = ""
 	}
 	number := a.numberOf([]byte(bucket))
-	parts := [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool}
 	return eachRow(pack, a.numberOf, func(texts [keyParts]uint32, f *Figures) {
 		key := rowKey{number}
-		for i, part := range parts {
-			if a.By&part != 0 {
-				key[1+i] = texts[i]
-			}
+		for _, i := range a.parts {
+			key[1+i] = texts[i]
 		}
-		at, ok := a.places[key]
-		if !ok {
-			at = len(a.rows)
-			a.places[key] = at
-			a.rows = append(a.rows, rowSums{key: key})
-		}
-		a.rows[at].Sum(f)
+		a.rowOf(&key).Sum(f)
 	})
 }
 
-// numberOf returns the number of a text.
+// rowOf returns the row of a key.
+func (a *answer) rowOf(key *rowKey) *rowSums {
+	at, found := a.byKey.find(key.hash(), func(at uint32) bool { return a.row(at).key == *key })
+	if !found {
+		if a.count++; at%rowBlock == 0 {
+			a.rows = append(a.rows, make([]rowSums, rowBlock))
+		}
+		a.row(at).key = *key
+	}
+	return a.row(at)
+}
+
+// numberOf returns the number of a text, which stays as it is.
 func (a *answer) numberOf(text []byte) uint32 {
-	n, ok := a.numbers[string(text)]
-	if !ok {
-		n = uint32(len(a.texts))
-		a.texts = append(a.texts, string(text))
-		a.numbers[a.texts[n]] = n
+	n, found := a.byText.find(uint32(maphash.Bytes(a.seed, text)), func(n uint32) bool { return bytes.Equal(a.texts[n], text) })
+	if !found {
+		a.texts = append(a.texts, text)
 	}
 	return n
 }
 
-// answerRows returns the rows with their texts.
-func (a *answer) answerRows() []Row {
-	out := make([]Row, len(a.rows))
-	starts := map[uint32]time.Time{}
-	for i := range a.rows {
-		k := &a.rows[i].key
-		start, ok := starts[k[0]]
-		if !ok {
-			start = startOf(a.texts[k[0]])
-			starts[k[0]] = start
-		}
-		out[i] = Row{
-			Start: start, Figures: a.rows[i].Figures,
-			Key: Key{Account: a.texts[k[1]], Workspace: a.texts[k[2]], Session: a.texts[k[3]], Model: a.texts[k[4]], Tool: a.texts[k[5]]},
+// compareRows orders rows: by bucket, then those that used most.
+func (a *answer) compareRows(x, y *rowSums) int {
+	if c := a.compareTexts(x.key[0], y.key[0]); c != 0 {
+		return c
+	}
+	for _, figure := range [...]int{CostNanoUSD, Turns, ToolCalls} {
+		if c := cmp.Compare(y.Figures[figure], x.Figures[figure]); c != 0 {
+			return c
 		}
 	}
-	return out
+	for i := 1; i < len(x.key); i++ {
+		if c := a.compareTexts(x.key[i], y.key[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func (a *answer) compareTexts(x, y uint32) int {
+	if x == y {
+		return 0
+	}
+	return bytes.Compare(a.texts[x], a.texts[y])
+}
+
+// firstRows returns the first rows in order. Few of many are found without sorting all.
+func (a *answer) firstRows(n int) []*rowSums {
+	var first []*rowSums
+	for i := range a.count {
+		r := a.row(i)
+		if len(first) == n && (n == 0 || a.compareRows(r, first[n-1]) >= 0) {
+			continue
+		}
+		if len(first) == n {
+			first = first[:n-1]
+		}
+		at, _ := slices.BinarySearchFunc(first, r, a.compareRows)
+		first = slices.Insert(first, at, r)
+	}
+	return first
+}
+
+// answerRow returns a row with its texts.
+func (a *answer) answerRow(r *rowSums) Row {
+	text := func(i int) string { return string(a.texts[r.key[i]]) }
+	return Row{
+		Start: startOf(text(0)), Figures: r.Figures,
+		Key: Key{Account: text(1), Workspace: text(2), Session: text(3), Model: text(4), Tool: text(5)},
+	}
 }
 
 // startOf returns the time that a bucket begins at.
