@@ -166,14 +166,16 @@ func (x *Indexer) Close() {
 func (x *Indexer) Committed(sessionID string, facts []event.Event) {
 	x.hot.addBatch(sessionID, facts, x.types)
 	x.mu.Lock()
+	first := x.pending == 0
 	x.pending += len(facts)
 	many := x.pending >= x.opt.MaxFacts
 	x.mu.Unlock()
-	if many {
+	switch {
+	case many:
 		ring(x.hurry)
-		return
+	case first:
+		ring(x.wake) // those that follow are folded with it
 	}
-	ring(x.wake)
 }
 
 func ring(bell chan struct{}) {

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -499,11 +500,15 @@ func userMessage(ctx context.Context, s store.Store, in input) (*model.Message, 
 		}
 		raw = event.Raw(b)
 	}
+	m := &model.Message{Role: model.RoleUser}
+	if text, ok := onlyText(raw); ok {
+		m.Text = text
+		return m, nil
+	}
 	var parts []command.Part
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return nil, fmt.Errorf("loop: input: %w", err)
 	}
-	m := &model.Message{Role: model.RoleUser}
 	var texts []string
 	for _, p := range parts {
 		if text := addPart(ctx, s, m, p); text != "" {
@@ -512,6 +517,14 @@ func userMessage(ctx context.Context, s store.Store, in input) (*model.Message, 
 	}
 	m.Text = strings.Join(texts, "\n")
 	return m, nil
+}
+
+// onlyText returns the text of an input that has nothing else, as most do.
+func onlyText(raw event.Raw) (text string, ok bool) {
+	rest, begins := bytes.CutPrefix(raw, []byte(`[{"type":"text","text":`))
+	quoted, ends := bytes.CutSuffix(rest, []byte(`}]`))
+	ok = begins && ends && json.Unmarshal(quoted, &text) == nil
+	return text, ok
 }
 
 // addPart adds a part that isn't text to the message, or returns its text. A
