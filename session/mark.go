@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 
+	"agentd/event"
 	"agentd/fault"
 	"agentd/state"
 	"agentd/store"
@@ -162,35 +164,72 @@ func (tx *Tx) removeMarks(through uint64) error {
 }
 
 // stateAt returns a session's state as it was after a fact, for a caller who may see
-// the session. It claims nothing.
+// the session. It claims nothing. Where the session begins and ends is far from most of
+// its facts: it is asked only to say why there is no such fact.
 func (r *request) stateAt(ctx context.Context, sessionID string, sequence uint64) (*state.Session, error) {
-	if err := r.m.See(ctx, r.caller, sessionID); err != nil {
+	if err := r.seeHistory(ctx, sessionID); err != nil {
 		return nil, err
 	}
+	st, err := r.m.foldAt(ctx, sessionID, sequence)
+	if err == nil && st.Sequence > 0 {
+		return st, nil
+	}
+	return nil, r.whyNotAt(ctx, sessionID, sequence, err)
+}
+
+// seeHistory is [Manager.See] without a look at the first fact, which says whose a session
+// is, for one who sees every session. One that never was is found out later.
+func (r *request) seeHistory(ctx context.Context, sessionID string) error {
+	if !r.caller.Admin || sessionID == event.RuntimeSession {
+		return r.m.See(ctx, r.caller, sessionID)
+	}
+	switch _, err := r.m.opt.Store.Get(ctx, kindDeleted, sessionID); {
+	case err == nil:
+		return noSession(sessionID)
+	case !errors.Is(err, store.ErrNotFound):
+		return storeFault(err)
+	}
+	return nil
+}
+
+// foldAt folds a session through a fact, from the last mark before it.
+func (m *Manager) foldAt(ctx context.Context, sessionID string, sequence uint64) (*state.Session, error) {
+	st, hash, err := origin(ctx, m.opt.Store, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if sequence < st.Sequence {
+		return nil, &store.TrimmedError{SessionID: sessionID, Through: st.Sequence}
+	}
+	if st, hash, err = m.nearestMark(ctx, st, hash, sequence); err != nil {
+		return nil, err
+	}
+	return st, foldThrough(ctx, m.opt.Store, st, store.NewChain(hash), sequence)
+}
+
+// whyNotAt says why a session can't be folded through a fact: there is no such fact, or
+// else what went wrong.
+func (r *request) whyNotAt(ctx context.Context, sessionID string, sequence uint64, failed error) error {
 	head, err := r.m.opt.Store.Head(ctx, sessionID)
 	if err != nil {
-		return nil, storeFault(err)
+		return storeFault(err)
 	}
-	st, hash, err := origin(ctx, r.m.opt.Store, sessionID)
+	st, _, err := origin(ctx, r.m.opt.Store, sessionID)
 	if err != nil {
-		return nil, storeFault(err)
+		return storeFault(err)
 	}
 	first := max(st.Sequence, 1)
 	switch {
+	case head.Sequence == 0 && sessionID == event.RuntimeSession:
+		return fault.Param("atSequence", "session %s has no events yet", sessionID)
 	case head.Sequence == 0:
-		return nil, fault.Param("atSequence", "session %s has no events yet", sessionID)
-	case sequence > head.Sequence:
-		return nil, fault.Param("atSequence", "session %s ends at %d; use %d to %d", sessionID, head.Sequence, first, head.Sequence)
+		return noSession(sessionID)
+	case sequence > head.Sequence || sequence == 0:
+		return fault.Param("atSequence", "session %s ends at %d; use %d to %d", sessionID, head.Sequence, first, head.Sequence)
 	case sequence < st.Sequence:
-		return nil, fault.New(fault.NotFound, "the events of session %s through %d were removed by retention; atSequence can be %d to %d", sessionID, st.Sequence, first, head.Sequence)
+		return fault.New(fault.NotFound, "the events of session %s through %d were removed by retention; atSequence can be %d to %d", sessionID, st.Sequence, first, head.Sequence)
 	}
-	if st, hash, err = r.m.nearestMark(ctx, st, hash, sequence); err != nil {
-		return nil, storeFault(err)
-	}
-	if err := foldThrough(ctx, r.m.opt.Store, st, store.NewChain(hash), sequence); err != nil {
-		return nil, storeFault(err)
-	}
-	return st, nil
+	return storeFault(failed)
 }
 
 // nearestMark returns the last usable mark through a fact, or else the origin that is

@@ -563,6 +563,7 @@ func foldRecords(ctx context.Context, s store.Store, st *state.Session, chain *s
 // foldRange folds a range of facts that begins behind the state.
 func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, r store.Range) (foldedTail, error) {
 	var n foldedTail
+	var e event.Event // used again, with the ids that facts share
 	for rec, err := range s.Read(ctx, st.SessionID, r) {
 		if err != nil {
 			return n, fmt.Errorf("session: read %s: %w", st.SessionID, err)
@@ -570,11 +571,14 @@ func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *sto
 		if chain.Next(rec.Data) != rec.Hash {
 			return n, fmt.Errorf("%w: session %s, fact %d: the hash chain is broken", store.ErrCorrupt, st.SessionID, rec.Sequence)
 		}
-		e, err := store.DecodeFact(ctx, s, rec.Data)
+		payload, err := event.DecodeHeader(rec.Data, &e)
+		if err == nil && state.NeedsPayload(e.Type) {
+			err = store.DecodeFactPayload(ctx, s, &e, payload)
+		}
 		if err != nil {
 			return n, fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, st.SessionID, rec.Sequence, err)
 		}
-		if _, err := st.Apply(e); err != nil {
+		if _, err := st.Apply(&e); err != nil {
 			return n, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
 		n.facts++

@@ -177,6 +177,16 @@ func (s *Session) Apply(e *event.Event) ([]Evicted, error) {
 	return f.evicted, nil
 }
 
+// NeedsPayload reports whether the fold of a fact of that type looks at its payload. Most
+// facts of a long answer need none, and reading them is most of the work.
+func NeedsPayload(t event.Type) bool {
+	switch t { //nolint:exhaustive // all others do
+	case event.TypeModelDelta, event.TypeReasoningDelta, event.TypeReasoningSummary:
+		return false
+	}
+	return true
+}
+
 // Encode returns the state's canonical bytes: equal states have equal bytes.
 func (s *Session) Encode() ([]byte, error) {
 	b, err := json.Marshal(s)
