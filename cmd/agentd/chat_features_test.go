@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,7 +41,26 @@ const featureScript = `answers:
     tools: [{name: shell, arguments: {command: "seq 1 300"}}]
   - when: {contains: noisy}
     text: "That was loud."
+  - when: {contains: roadmap}
+    tools: [{name: present_plan, arguments: {plan: "# The way\n\n1. Read the code\n2. Change **all** of it"}}]
+  - when: {contains: roadmap}
+    tools: [{name: present_plan, arguments: {plan: "1. Change less"}}]
+  - when: {contains: roadmap}
+    text: "As planned."
+  - when: {contains: hidden}
+    tools: [{name: shell, arguments: {command: "echo ` + longWord + `; rm -rf precious"}}]
+  - when: {contains: hidden}
+    text: "It is gone."
+  - when: {contains: wide}
+    tools: [{name: write_file, arguments: {path: ` + wideName + `.txt, content: "你好\n"}}]
+  - when: {contains: wide}
+    text: "# 标题\n\n` + wideName + wideName + wideName + wideName + wideName + `"
 `
+
+const (
+	longWord = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	wideName = "很长很长很长很长很长很长很长很长很长很长很长很长很长很长很长很长很长"
+)
 
 // atFeatures opens the client on the script, in the workspace, with files in it.
 func atFeatures(t *testing.T, cols, rows int, args []string, env ...string) (*console, string) {
@@ -79,265 +99,273 @@ func (c *console) gone(text string) {
 	c.until("the end of "+text, func(string) bool { return !strings.Contains(c.screen.Screen(), text) })
 }
 
-func TestChatShowsDiffsWithContext(t *testing.T) {
-	for _, size := range [][2]int{{80, 24}, {120, 40}} {
-		c, _ := atFeatures(t, size[0], size[1], nil)
-		c.typing("edit it\r")
-		c.see("? Allow edit_file?")
-		c.see("  a.txt  +1 -1\n     1   one\n     2 - two\n     2 + TWO\n     3   three")
-		c.see("Enter answers")
-		c.typing("y\r")
-		c.see("✓ edit_file a.txt")
-		c.until("the change", func(s string) bool { return strings.Count(s, "     2 + TWO") == 2 })
-		c.see("Edited.")
-		c.leave()
-		if !strings.Contains(c.raw.String(), "\x1b[32m     2 + TWO") || !strings.Contains(c.raw.String(), "\x1b[31m     2 - two") {
-			t.Error("the diff has no colours")
+// step is what a person does at a terminal, and what is seen then.
+type step struct {
+	keys string
+	// sees is what is seen then, so often, or once.
+	sees  string
+	times int
+	// loses is what is no longer on the screen then.
+	loses string
+}
+
+func (c *console) does(steps ...step) {
+	c.t.Helper()
+	for _, s := range steps {
+		if s.keys != "" {
+			c.typing(s.keys)
+		}
+		if s.sees != "" {
+			c.until(s.sees, func(text string) bool { return strings.Count(text, s.sees) >= max(s.times, 1) })
+		}
+		if s.loses != "" {
+			c.gone(s.loses)
 		}
 	}
 }
 
-func TestChatCompletesCommandsAndFiles(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("/mo")
-	c.see("▸ /model")
-	c.see("/mode ")
-	c.typing("\x1b[B")
-	c.see("▸ /mode ")
-	c.typing("\t")
-	c.see("▸ default")
-	c.typing("pla")
-	c.see("▸ plan")
-	c.typing("\r")
-	c.see("the next turns run in mode plan")
-	c.see("mode plan")
-	c.typing("look at @mnl")
-	c.see("▸ @docs/deep/manual.md")
-	c.typing("\t")
-	c.see("› look at @docs/deep/manual.md")
-	c.typing("\r")
-	c.see("You said: look at @docs/deep/manual.md")
-	c.see("manual.md.")
-	c.leave()
+// idle is what is seen when nothing runs and nothing is typed.
+const idle = "› say what to do"
+
+const (
+	escape, tab, down, enter           = "\x1b", "\t", "\x1b[B", "\r"
+	ctrlC, ctrlG, ctrlO, ctrlR         = "\x03", "\x07", "\x0f", "\x12"
+	pasteBegins, pasteEnds             = "\x1b[200~", "\x1b[201~"
+	lightBackground, focusIn, focusOut = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\", "\x1b[I", "\x1b[O"
+)
+
+// feature is something that the client can do. The table in docs/terminals.md names them.
+type feature struct {
+	args, env []string
+	steps     []step
+	// check looks at the rest: what was written, and the folder of the test.
+	check func(t *testing.T, c *console, dir string)
 }
 
-func TestChatPicksModelsModesAndSessions(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("/model\r")
-	c.see("Model of the next turns")
-	c.see("▸ s/m")
-	c.typing("\r")
-	c.see("the next turns use s/m")
-	c.typing("/mode\r")
-	c.see("Permission mode of the next turns")
-	c.typing("byp")
-	c.see("▸ bypass")
-	c.typing("\x1b")
-	c.gone("Permission mode of")
-	c.typing("first words\r")
-	c.see("You said: first words")
-	c.see("› say what to do")
-	c.typing("/new\r")
-	c.see("a new session begins")
-	c.typing("second words\r")
-	c.see("You said: second words")
-	c.see("› say what to do")
-	c.typing("/sessions\r")
-	c.see("type to search")
-	c.see("▸ second words  ")
-	c.typing("first")
-	c.see("▸ first words  ")
-	c.typing("\r")
-	c.see("• session sess_")
-	c.until("the session", func(s string) bool { return strings.Count(s, "You said: first words") == 2 })
-	c.leave()
+var features = map[string]feature{
+	"diffs": {
+		steps: []step{
+			{keys: "edit it\r", sees: "? Allow edit_file?"}, {sees: "  a.txt  +1 -1\n     1   one\n     2 - two\n     2 + TWO\n     3   three"},
+			{sees: "Enter answers"}, {keys: "y\r", sees: "✓ edit_file a.txt"}, {sees: "     2 + TWO", times: 2}, {sees: "Edited."},
+		},
+		check: func(t *testing.T, c *console, _ string) {
+			wantWritten(t, c, "\x1b[32m     2 + TWO", "\x1b[31m     2 - two")
+		},
+	},
+	"approvals": {
+		steps: []step{
+			{keys: "hidden\r", sees: "destructive"}, {sees: "│ echo aaaa"}, {sees: "; rm -rf precious\n"}, {sees: "impact: deletes precious"}, {sees: "Enter answers"},
+			{keys: ctrlO, sees: "call 1 of 1"}, {sees: "Allow shell?"}, {keys: "q", sees: "Enter answers"},
+			{keys: "n", sees: "    why:"}, {keys: "I need it\r", sees: "denied · I need it"}, {sees: "It is gone."},
+		},
+	},
+	"plans": {
+		args: []string{"--mode", "plan"},
+		steps: []step{
+			{keys: "roadmap\r", sees: "? Approve this plan?"}, {sees: "  1. Read the code\n  2. Change all of it"}, {sees: "▸ y approve, ask before each change"},
+			{keys: "n", sees: "    why:"}, {keys: "smaller\r", sees: "plan sent back · smaller"}, {sees: "  1. Change less"}, {sees: "▸ y approve"},
+			{keys: "a\r", sees: "plan approved · mode auto"}, {sees: "As planned."},
+		},
+	},
+	"completion": {
+		steps: []step{
+			{keys: "/mo", sees: "▸ /model"}, {sees: "/mode "}, {keys: down, sees: "▸ /mode "}, {keys: tab, sees: "▸ default"}, {keys: "pla", sees: "▸ plan"},
+			{keys: enter, sees: "the next turns run in mode plan"}, {sees: "mode plan"},
+			{keys: "look at @mnl", sees: "▸ @docs/deep/manual.md"}, {keys: tab, sees: "› look at @docs/deep/manual.md"}, {keys: enter, sees: "You said: look at @docs/deep/manual.md"},
+			{sees: "manual.md."}, {keys: "/help\r", sees: "/export"}, {sees: "@FILE"},
+		},
+	},
+	"pickers": {
+		steps: []step{
+			{keys: "/model\r", sees: "Model of the next turns"}, {sees: "▸ s/m"}, {keys: enter, sees: "the next turns use s/m"},
+			{keys: "/mode\r", sees: "Permission mode of the next turns"}, {keys: "byp", sees: "▸ bypass"}, {keys: escape, loses: "Permission mode of"},
+			{keys: "first words\r", sees: "You said: first words"}, {sees: idle}, {keys: "/new\r", sees: "a new session begins"},
+			{keys: "second words\r", sees: "You said: second words"}, {sees: idle}, {keys: "/sessions\r", sees: "type to search"}, {sees: "▸ second words  "},
+			{keys: "first", sees: "▸ first words  "}, {keys: enter, sees: "• session sess_"}, {sees: "You said: first words", times: 2},
+		},
+	},
+	"history": {
+		steps: []step{
+			{keys: "needle in hay\r", sees: "You said: needle in hay"}, {sees: idle}, {keys: "/new\r", sees: "a new session begins"},
+			{keys: ctrlR, sees: "History"}, {keys: "need", sees: "▸ needle in hay"}, {keys: enter, sees: "› needle in hay\n"}, {keys: ctrlC},
+		},
+	},
+	"commands of the user": {
+		steps: []step{
+			{keys: "!echo local; exit 3\r", sees: "! echo local; exit 3"}, {sees: "  local\n"}, {sees: "exit status 3"},
+			{keys: "what was that\r", sees: "I ran `echo local; exit 3` (exit status 3):"}, {sees: "You said:"}, {sees: idle},
+			{keys: "!sleep 1000\r", sees: "! sleep 1000"}, {keys: escape, sees: "signal: killed"},
+		},
+	},
+	"images": {
+		steps: []step{
+			{keys: pasteBegins + "'dot.png'" + pasteEnds, sees: "[image 1, dot.png]"}, {keys: "what is it\r", sees: "› [image 1, dot.png] what is it"}, {sees: "  [image]"}, {sees: idle},
+			{keys: "and @dot.png \r", sees: "  [image]", times: 2}, {sees: idle}, {keys: "/image nothing.png\r", sees: "image nothing.png:"},
+		},
+	},
+	"pastes": {
+		steps: []step{
+			{keys: pasteBegins + "two\r\nlines" + pasteEnds, sees: "› two\n  lines"}, {keys: enter, sees: "You said: two lines"}, {sees: idle},
+			{keys: pasteBegins + strings.Repeat("again\n", 500) + pasteEnds, sees: "[pasted text 1, 500 lines]"}, {keys: " end\r", sees: "more lines"}, {sees: "1 step", times: 2},
+		},
+	},
+	"editor": {
+		env:   []string{`EDITOR=printf "written elsewhere" >`},
+		steps: []step{{keys: "draft" + ctrlG, sees: "› written elsewhere"}, {keys: enter, sees: "You said: written elsewhere"}},
+	},
+	"forms": {
+		steps: []step{
+			{keys: "form please\r", sees: "? Tell me about it"}, {sees: "▸ name  *"}, {sees: "what it is called"}, {sees: "Enter goes on"}, {keys: "thing\r", sees: "▸ size  *"},
+			{keys: "many\r\r", sees: "size must be a whole number"}, {keys: "\x7f\x7f\x7f\x7f7\t", sees: "▸ colour"}, {keys: "2", sees: "[2 green]"},
+			{keys: enter, sees: `answered: {"colour":"green","name":"thing","size":7}`}, {sees: "Thank you."}, {sees: idle},
+			{keys: "pick one\r", sees: "▸ 1 red"}, {keys: "3", sees: "▸ 3 blue"}, {keys: enter, sees: `answered: "blue"`}, {sees: "A fine colour."},
+		},
+	},
+	"outputs": {
+		args: []string{"--mode", "auto"},
+		steps: []step{
+			{keys: "noisy\r", sees: "That was loud."}, {sees: idle}, {keys: ctrlO, sees: "call 1 of 1"}, {keys: "G", sees: "\n300"}, {keys: "q", loses: "call 1 of 1"},
+		},
+		check: func(t *testing.T, c *console, _ string) {
+			if strings.Contains(c.screen.Text(), "\n  │ 299") {
+				t.Error("the output isn't cut")
+			}
+		},
+	},
+	"subagents": {
+		args:  []string{"--mode", "bypass"},
+		steps: []step{{keys: "delegate it\r", sees: "└ ● helper thinking"}, {keys: escape, sees: "✗ interrupted"}, {keys: "/agents\r", sees: "helper", times: 2}},
+	},
+	"going back": {
+		steps: []step{
+			{keys: "one thing\r", sees: "You said: one thing"}, {sees: idle}, {keys: "other thing\r", sees: "You said: other thing"}, {sees: idle},
+			{keys: escape + escape, sees: "Go back to before"}, {sees: "▸ other thing"}, {keys: down, sees: "▸ one thing"}, {keys: enter, sees: "undo it?"},
+			{keys: "y", sees: "2 turns taken back"}, {sees: "› one thing\n"}, {keys: ctrlC},
+		},
+	},
+	"drafts": {
+		steps: []step{
+			{keys: "edit it\ryes, go on", sees: "Tab answers"}, {keys: "y", sees: "› yes, go ony"}, {keys: tab, sees: "Enter answers"}, {keys: "n", sees: "    why:"},
+			{keys: "because\r", sees: "denied · because"}, {sees: "2 steps"}, // while the turn runs, Ctrl-C interrupts it
+			{sees: "› yes, go ony"}, {keys: ctrlC},
+		},
+	},
+	"reports": {
+		steps: []step{
+			{keys: "report this\r", sees: "You said: report this"}, {sees: idle}, {keys: "/why\r", sees: "The host submitted the turn"}, {keys: "/tasks\r", sees: "completed   report this"},
+			{keys: "/agents\r", sees: "there are no subagents"}, {keys: "/cost\r", sees: "1 model call"}, {keys: "/compact\r", sees: "context compacted"},
+			{keys: "/export\r", sees: "• written: "}, {keys: "/export report.html\r", sees: "• written: ", times: 2}, {keys: "/export report.pdf\r", sees: "ends with .md, .html"},
+			{keys: "/export report.html\r", sees: "already"},
+		},
+		check: func(t *testing.T, _ *console, dir string) {
+			found, err := filepath.Glob(filepath.Join(dir, "ws", "agentd-sess_*.md"))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			for _, file := range []string{found[0], filepath.Join(dir, "ws", "report.html")} {
+				if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "report this") {
+					t.Errorf("%s: %v, %d bytes", file, err, len(text))
+				}
+			}
+		},
+	},
+	"wide characters": {
+		steps: []step{
+			{keys: "wide\r", sees: "Enter answers"}, {keys: "y\r", sees: "allowed once"}, {sees: "标题"}, {sees: "2 steps"},
+		},
+		check: func(t *testing.T, c *console, _ string) {
+			if !regexp.MustCompile(`✓ write_file 很.*  [\d.]+m?s\n`).MatchString(c.screen.Text()) {
+				t.Error("the line of the call has no duration")
+			}
+		},
+	},
+	"no colour":      {env: []string{"NO_COLOR=1"}, steps: editSteps, check: wantNoColour},
+	"theme none":     {env: []string{"AGENTD_THEME=none"}, steps: editSteps, check: wantNoColour},
+	"theme dark":     {env: []string{"AGENTD_THEME=dark", "COLORFGBG=0;15"}, steps: editSteps, check: wantDark},
+	"theme light":    {env: []string{"AGENTD_THEME=light"}, steps: editSteps, check: wantLight},
+	"light terminal": {env: []string{"COLORFGBG=0;15"}, steps: editSteps, check: wantLight},
+	"light answer":   {steps: append([]step{{keys: lightBackground}}, editSteps...), check: wantLight},
+	"theme picked": {
+		steps: append([]step{
+			{keys: "/theme pink\r", sees: "unknown theme pink; use one of auto, dark, light, none"}, {keys: "/theme\r", sees: "Enter chooses"}, {keys: "lig", sees: "▸ light"},
+			{keys: enter, sees: "• theme light"},
+		}, editSteps...),
+		check: func(t *testing.T, c *console, dir string) {
+			wantLight(t, c, dir)
+			if kept, err := os.ReadFile(filepath.Join(c.home(), ".config", "agentd", "theme")); string(kept) != "light\n" {
+				t.Errorf("%q is kept, %v", kept, err)
+			}
+		},
+	},
+	"notifications":     {steps: askedSteps, check: wantNotice("9;agentd waits for you: Allow edit_file?", true)},
+	"osc 777":           {env: []string{"AGENTD_NOTIFY=osc777"}, steps: askedSteps, check: wantNotice("777;notify;agentd;agentd waits for you: Allow edit_file?", true)},
+	"no notification":   {env: []string{"AGENTD_NOTIFY=off"}, steps: askedSteps, check: wantNotice("", false)},
+	"looked at":         {steps: append([]step{{keys: focusIn}}, askedSteps...), check: wantNotice("", true)},
+	"looked away again": {steps: append([]step{{keys: focusIn + focusOut}}, askedSteps...), check: wantNotice("9;agentd waits for you: Allow edit_file?", true)},
 }
 
-func TestChatFindsEarlierPrompts(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("needle in hay\r")
-	c.see("You said: needle in hay")
-	c.see("› say what to do")
-	c.typing("/new\r")
-	c.see("a new session begins")
-	c.typing("\x12")
-	c.see("History")
-	c.typing("need")
-	c.see("▸ needle in hay")
-	c.typing("\r")
-	c.see("› needle in hay\n")
-	c.typing("\x03")
-	c.leave()
-}
+var (
+	editSteps  = []step{{keys: "edit it\r", sees: "     2 + TWO"}, {sees: "Enter answers"}, {keys: "y\r", sees: "Edited."}}
+	askedSteps = []step{{keys: "edit it\r", sees: "Enter answers"}, {keys: escape, sees: "✗ interrupted"}}
+)
 
-func TestChatRunsCommandsOfTheUser(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("!echo local; exit 3\r")
-	c.see("! echo local; exit 3")
-	c.see("  local\n")
-	c.see("exit status 3")
-	c.typing("what was that\r")
-	c.see("I ran `echo local; exit 3` (exit status 3):")
-	c.see("You said:")
-	c.see("› say what to do")
-	c.typing("!sleep 1000\r")
-	c.see("! sleep 1000")
-	c.typing("\x1b")
-	c.see("signal: killed")
-	c.leave()
-}
-
-func TestChatAttachesImages(t *testing.T) {
-	c, dir := atFeatures(t, 80, 24, nil)
-	c.typing("\x1b[200~'" + filepath.Join(dir, "ws", "dot.png") + "'\x1b[201~")
-	c.see("[image 1, dot.png]")
-	c.typing("what is it\r")
-	c.see("› [image 1, dot.png] what is it")
-	c.see("  [image]")
-	c.see("› say what to do")
-	c.typing("/image nothing.png\r")
-	c.see("image nothing.png:")
-	c.leave()
-}
-
-func TestChatOpensTheEditor(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil, `EDITOR=printf "written elsewhere" >`)
-	c.typing("draft\x07")
-	c.see("› written elsewhere")
-	c.typing("\r")
-	c.see("You said: written elsewhere")
-	c.leave()
-}
-
-func TestChatAsksWithForms(t *testing.T) {
-	for _, size := range [][2]int{{80, 24}, {120, 40}} {
-		c, _ := atFeatures(t, size[0], size[1], nil)
-		c.typing("form please\r")
-		c.see("? Tell me about it")
-		c.see("▸ name  *")
-		c.see("what it is called")
-		c.typing("thing\r")
-		c.see("▸ size  *")
-		c.typing("many\r\r")
-		c.see("size must be a whole number")
-		c.typing("\x7f\x7f\x7f\x7f7\t")
-		c.see("▸ colour")
-		c.typing("2")
-		c.see("[2 green]")
-		c.typing("\r")
-		c.see(`answered: {"colour":"green","name":"thing","size":7}`)
-		c.see("Thank you.")
-		c.see("› say what to do")
-		c.typing("pick one\r")
-		c.see("▸ 1 red")
-		c.typing("3")
-		c.see("▸ 3 blue")
-		c.typing("\r")
-		c.see(`answered: "blue"`)
-		c.see("A fine colour.")
-		c.leave()
-	}
-}
-
-func TestChatShowsWholeOutputs(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, []string{"--mode", "auto"})
-	c.typing("noisy\r")
-	c.see("That was loud.")
-	c.see("› say what to do")
-	if strings.Contains(c.screen.Text(), "\n  │ 299") {
-		t.Error("the output isn't cut")
-	}
-	c.typing("\x0f")
-	c.see("call 1 of 1")
-	c.typing("G")
-	c.see("\n300")
-	c.typing("q")
-	c.until("the conversation", func(string) bool { return !c.screen.Alternate() })
-	c.leave()
-}
-
-// TestChatShowsSubagents: what children do stands below what goes on.
-func TestChatShowsSubagents(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, []string{"--mode", "bypass"})
-	c.typing("delegate it\r")
-	c.see("└ ● helper thinking")
-	c.typing("\x1b")
-	c.see("✗ interrupted")
-	c.leave()
-}
-
-// TestChatGoesBack takes an earlier turn back and says something else.
-func TestChatGoesBack(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("one thing\r")
-	c.see("You said: one thing")
-	c.see("› say what to do")
-	c.typing("other thing\r")
-	c.see("You said: other thing")
-	c.see("› say what to do")
-	c.typing("\x1b\x1b")
-	c.see("Go back to before")
-	c.see("▸ other thing")
-	c.typing("\x1b[B")
-	c.see("▸ one thing")
-	c.typing("\r")
-	c.see("undo it?")
-	c.typing("y")
-	c.see("2 turns taken back")
-	c.see("› one thing\n")
-	c.typing("\x03")
-	c.leave()
-}
-
-// TestChatDraftIsNoAnswer: a question that comes while something is typed doesn't take
-// the keys.
-func TestChatDraftIsNoAnswer(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil)
-	c.typing("edit it\ryes, go on")
-	c.see("Tab answers")
-	c.typing("y")
-	c.see("› yes, go ony")
-	c.typing("\t")
-	c.see("Enter answers")
-	c.typing("n")
-	c.see("    why:")
-	c.typing("because\r")
-	c.see("denied · because")
-	c.see("2 steps") // while the turn runs, Ctrl-C interrupts it
-	c.see("› yes, go ony")
-	c.typing("\x03")
-	c.leave()
-}
-
-// TestChatNotifies: the bell, and a notification in the way that the terminal knows.
-func TestChatNotifies(t *testing.T) {
-	for _, tt := range []struct{ env, want string }{
-		{"X=1", "9;agentd waits for you: Allow edit_file?"},
-		{"AGENTD_NOTIFY=osc777", "777;notify;agentd;agentd waits for you: Allow edit_file?"},
-		{"AGENTD_NOTIFY=off", ""},
-	} {
-		c, _ := atFeatures(t, 80, 24, nil, tt.env)
-		c.typing("edit it\r")
-		c.see("Enter answers")
-		c.typing("\x1b")
-		c.see("✗ interrupted")
-		c.leave()
-		if got := strings.Join(c.screen.Notices, ","); got != tt.want || (c.screen.Bells > 0) != (tt.want != "") {
-			t.Errorf("%s: %q and %d bells", tt.env, got, c.screen.Bells)
+func wantWritten(t *testing.T, c *console, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(c.raw.String(), want) {
+			t.Errorf("%q wasn't written", want)
 		}
 	}
 }
 
-func TestChatWithoutColour(t *testing.T) {
-	c, _ := atFeatures(t, 80, 24, nil, "NO_COLOR=1")
-	c.typing("edit it\r")
-	c.see("     2 + TWO")
-	c.see("Enter answers")
-	c.typing("y\r")
-	c.see("Edited.")
-	c.leave()
+func wantNoColour(t *testing.T, c *console, _ string) {
 	if colour := regexp.MustCompile("\x1b\\[[1-9][0-9;]*m").FindString(c.raw.String()); colour != "" {
 		t.Errorf("%q was written", colour)
+	}
+}
+
+func wantDark(t *testing.T, c *console, _ string) { wantWritten(t, c, "\x1b[32m     2 + TWO") }
+
+func wantLight(t *testing.T, c *console, _ string) {
+	wantWritten(t, c, "\x1b[38;5;22m     2 + TWO", "\x1b[38;5;124m     2 - two")
+	if strings.Contains(c.raw.String(), "\x1b[32m") {
+		t.Error("a colour for dark backgrounds was written")
+	}
+}
+
+func wantNotice(want string, bell bool) func(*testing.T, *console, string) {
+	return func(t *testing.T, c *console, _ string) {
+		if got := strings.Join(c.screen.Notices, ","); got != want || (c.screen.Bells > 0) != bell {
+			t.Errorf("%q and %d bells", got, c.screen.Bells)
+		}
+	}
+}
+
+// home is the home folder of the program.
+func (c *console) home() string {
+	for _, v := range c.cmd.Env {
+		if dir, ok := strings.CutPrefix(v, "HOME="); ok {
+			return dir
+		}
+	}
+	c.t.Fatal("the program has no home")
+	return ""
+}
+
+// TestChatFeatures drives every feature in terminals of two sizes.
+func TestChatFeatures(t *testing.T) {
+	for name, f := range features {
+		for _, size := range [][2]int{{80, 24}, {120, 40}} {
+			t.Run(fmt.Sprintf("%s/%dx%d", name, size[0], size[1]), func(t *testing.T) {
+				t.Parallel()
+				c, dir := atFeatures(t, size[0], size[1], f.args, f.env...)
+				c.does(f.steps...)
+				c.leave()
+				if f.check != nil {
+					f.check(t, c, dir)
+				}
+			})
+		}
 	}
 }
 
@@ -349,14 +377,9 @@ func TestChatServerKilled(t *testing.T) {
 	p := start(t, filepath.Join(dir, "data"), args...)
 	listen := strings.TrimPrefix(p.url, "http://")
 	c := atTerminal(t, 80, 24, p.chat(t, dir))
-	c.see("› say what to do")
-	c.typing("before\r")
-	c.see("You said: before")
-	c.see("› say what to do")
+	c.does(step{sees: idle}, step{keys: "before\r", sees: "You said: before"}, step{sees: idle})
 	p.stop(syscall.SIGKILL)
-	c.see("the connection to the server is lost")
-	c.see("waits for the server")
-	c.typing("after\r")
+	c.does(step{sees: "the connection to the server is lost"}, step{sees: "waits for the server"}, step{keys: "after\r"})
 	p = start(t, filepath.Join(dir, "data"), append(args, "--listen", listen)...)
 	c.see("connected again")
 	text := c.see("You said: after")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // speaker is a model whose answers a test speaks piece by piece.
@@ -81,11 +82,15 @@ func TestChatStreams(t *testing.T) {
 		m.says("- one\n- two\n\n```go\nfunc main() {}\n```\n")
 		c.see("func main() {}")
 		c.see("Some bold word[2J]0;evil.\n")
+		drawnBefore, begin := c.redraws(), time.Now()
 		for i := range 2000 {
 			m.says(fmt.Sprintf("word%d ", i))
 		}
 		m.ends()
 		text := c.see("1 step")
+		if n, took := c.redraws()-drawnBefore, time.Since(begin); n < 1 || float64(n) > 60*took.Seconds()+2 {
+			t.Errorf("it was redrawn %d times in %v", n, took)
+		}
 		for i := range 2000 {
 			if !strings.Contains(text, fmt.Sprintf("word%d", i)) {
 				t.Fatalf("word%d is missing", i)
@@ -99,6 +104,40 @@ func TestChatStreams(t *testing.T) {
 		c.typing("\x04")
 		if code := c.end(); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// redraws counts how often something was redrawn: the cursor is hidden meanwhile.
+func (c *console) redraws() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.raw.String(), "\x1b[?25l")
+}
+
+// TestChatIsResizedInAStream makes the terminal narrower and wider while an answer comes:
+// nothing is lost, and what follows is whole.
+func TestChatIsResizedInAStream(t *testing.T) {
+	m, dir := speakingModel(t)
+	c := atTerminal(t, 80, 24, playing(t, dir, "chat"))
+	c.torn = true
+	c.does(step{sees: idle}, step{keys: "go\r"})
+	words := []string{"alpha", "beta", "gamma", "delta", "epsilon"}
+	for i, size := range [][2]int{{50, 20}, {120, 40}, {40, 12}, {80, 24}} {
+		m.says(words[i] + " is a word in a sentence that is as long as a line of most terminals is.\n\n")
+		m.says("And " + words[i] + "s follow")
+		c.see("And " + words[i] + "s")
+		c.resize(size[0], size[1])
+		m.says(" it.\n\n")
+	}
+	m.says(words[4])
+	m.ends()
+	c.see("1 step")
+	c.leave()
+	text := strings.Join(strings.Fields(c.screen.Text()), "")
+	for i, w := range words[:4] {
+		if !strings.Contains(text, w+"isawordinasentencethatisaslongasalineofmostterminalsis.And"+w+"sfollowit.") {
+			t.Errorf("what was said before resize %d isn't whole:\n%s", i, c.screen.Text())
 		}
 	}
 }

@@ -91,6 +91,9 @@ type Conversation struct {
 	// answered already.
 	caughtUp uint64
 	sequence uint64
+	// onlyTurn is the turn that is shown of the past, where facts of others are between
+	// its own; empty if there are none.
+	onlyTurn string
 
 	// active is the turn that runs, queue those that wait, texts what they say.
 	active string
@@ -190,17 +193,28 @@ func (c *Conversation) takeUp(p *past) {
 	}
 	after := p.last
 	if n := len(t.Turns); n > 0 {
-		after = t.Turns[n-1].SubmittedSequence - 1
-		if t.Turns[n-1].Inherited {
+		newest := &t.Turns[n-1]
+		c.lastTurn = newest.TurnID
+		switch {
+		case newest.Inherited:
 			after = 0 // a fork's own facts are few
+		case n > 1 && t.Turns[n-2].CompletedAt.After(newest.SubmittedAt):
+			// It waited, so that the facts of others lie between its submission and its run.
+			after = max(newest.SubmittedSequence, p.last-min(p.last, maxCatchUp))
+			c.onlyTurn = newest.TurnID
+			c.View.ShowPrompt(newest.Preview)
+		default:
+			after = newest.SubmittedSequence - 1
 		}
-		c.lastTurn = t.Turns[n-1].TurnID
 	}
 	c.startFollowing(after)
 	if t.Block != nil && len(t.Block.ActionIDs) == 0 {
 		c.resumeThread()
 	}
 }
+
+// maxCatchUp is how many facts are read of a turn that waited for others.
+const maxCatchUp = 500
 
 // startFollowing follows the session from behind a sequence.
 func (c *Conversation) startFollowing(after uint64) {
@@ -249,7 +263,7 @@ func (c *Conversation) leaveSession() {
 	c.View.Rest()
 	model, mode := c.status.defaultModel, c.status.defaultMode
 	c.root = ""
-	c.session, c.thread, c.active, c.lastTurn, c.caughtUp, c.sequence = "", "", "", "", 0, 0
+	c.session, c.thread, c.active, c.lastTurn, c.onlyTurn, c.caughtUp, c.sequence = "", "", "", "", "", 0, 0
 	c.queue, c.texts, c.open, c.questions, c.asking = nil, map[string]string{}, map[string]bool{}, turntext.Questions{}, nil
 	c.held, c.holding, c.calls, c.agents = nil, false, nil, agentTree{}
 	c.status = Status{Model: model, Mode: mode, defaultModel: model, defaultMode: mode}

@@ -73,6 +73,8 @@ func (c *Conversation) isShown(e *event.Event) bool {
 		return true
 	case e.ThreadID != c.thread && e.ThreadID != "":
 		return false
+	case c.onlyTurn != "" && e.Sequence <= c.caughtUp && e.TurnID != c.onlyTurn:
+		return false
 	}
 	if _, waits := c.texts[e.TurnID]; waits && facts.IsTurnEnd(e) {
 		// It was taken out of the queue: the turn that runs isn't over.

@@ -135,7 +135,11 @@ func (v *View) toolLine(good bool, name, args, extra string) {
 	}
 	cols, _ := v.Stage.Size()
 	args = terminal.Clip(args, max(cols-ansi.StringWidth(name)-ansi.StringWidth(extra)-6, 12))
-	v.Stage.Print(strings.TrimRight(v.Ink.Paint(colour, mark)+" "+v.Ink.Paint(terminal.Bold, name)+" "+args+"  "+v.Ink.Paint(terminal.Dim, extra), " "))
+	line := v.Ink.Paint(colour, mark) + " " + v.Ink.Paint(terminal.Bold, name)
+	if args != "" {
+		line += " " + args
+	}
+	v.Stage.Print(strings.TrimRight(line+"  "+v.Ink.Paint(terminal.Dim, extra), " "))
 }
 
 // maxPreview is how many lines of a tool's output stay.
