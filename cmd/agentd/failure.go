@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -86,6 +88,9 @@ func isConfigError(err error) bool {
 // describe returns an error as a person should read it, with what to do next.
 func describe(err error) string {
 	text := err.Error()
+	if isFull(err) {
+		return fullText(err) + "; " + advice(err)
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		text = f.Detail
 	} else if rest, ok := strings.CutPrefix(text, "config: "); ok {
@@ -99,6 +104,23 @@ func describe(err error) string {
 	}
 	if next := advice(err); next != "" {
 		text += "; " + next
+	}
+	return text
+}
+
+// isFull reports whether something failed because the disk is full.
+func isFull(err error) bool {
+	return errors.Is(err, store.ErrNoSpace) || errors.Is(err, syscall.ENOSPC)
+}
+
+// fullText says which disk is full.
+func fullText(err error) string {
+	const text = "the disk is full, and nothing was written"
+	if _, rest, ok := strings.Cut(err.Error(), store.ErrNoSpace.Error()+": "); ok {
+		return text + ": " + rest
+	}
+	if place, ok := errors.AsType[*fs.PathError](err); ok {
+		return text + ": " + filepath.Dir(place.Path)
 	}
 	return text
 }
@@ -195,7 +217,7 @@ func advice(err error) string {
 	switch {
 	case errors.Is(err, store.ErrCorrupt):
 		return `keep a copy of the data as it is, and restore a backup with "agentd restore"`
-	case errors.Is(err, store.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
+	case isFull(err):
 		return "make space on that disk"
 	case errors.Is(err, syscall.ECONNREFUSED) && strings.Contains(err.Error(), "postgres: "):
 		return "start the database, or name another one with --data"

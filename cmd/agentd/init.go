@@ -104,41 +104,100 @@ func (a *app) askInit(ctx context.Context, o *initFlags) error {
 	if o.provider == "" && !asks {
 		return usagef("--provider is missing; use anthropic, openai, gemini, script, or a name with --base-url and --model")
 	}
-	ask := func(question, otherwise string) (string, error) {
-		_, _ = fmt.Fprintf(a.out, "%s [%s] ", question, otherwise) // if it can't be written, reading fails too
-		line, err := readLine(a.in)
-		if err != nil || ctx.Err() != nil {
-			return "", errors.New("nothing was written")
-		}
-		if line = strings.TrimSpace(line); line == "" {
-			return otherwise, nil
-		}
-		return line, nil
-	}
-	var err error
-	if o.provider == "" {
-		if o.provider, err = ask("Provider: anthropic, openai, gemini, local (a server with OpenAI's protocol), script", "anthropic"); err != nil {
-			return err
-		}
-	}
-	if o.provider == "local" && o.baseURL == "" && asks {
-		if o.baseURL, err = ask("Its address", "http://127.0.0.1:11434/v1"); err != nil {
-			return err
-		}
-	}
-	if o.baseURL != "" && o.model == "" && asks {
-		if o.model, err = ask("Its model", "qwen3:8b"); err != nil {
-			return err
-		}
-	}
-	if o.mode == "" {
+	if o.mode == "" && !asks {
 		o.mode = permission.ModeDefault
-		if asks {
-			if o.mode, err = ask("Permission mode: default (reads run, the rest asks), auto (the sandbox is the boundary), plan (reads only)", o.mode); err != nil {
+	}
+	for _, q := range []struct {
+		wanted              bool
+		question, otherwise string
+		into                *string
+		check               func() error
+	}{
+		{true, "Provider: anthropic, openai, gemini, local (a server with OpenAI's protocol), script", "anthropic", &o.provider, o.checkProvider},
+		{true, "Its address", "http://127.0.0.1:11434/v1", &o.baseURL, o.checkAddress},
+		{true, "Its model", "qwen3:8b", &o.model, func() error { return nil }},
+		{true, "Permission mode: default (reads run, the rest asks), auto (the sandbox is the boundary), plan (reads only)", permission.ModeDefault, &o.mode, o.checkMode},
+	} {
+		switch q.into {
+		case &o.baseURL:
+			q.wanted = o.provider == "local"
+		case &o.model:
+			q.wanted = o.baseURL != ""
+		}
+		if asks && q.wanted && *q.into == "" {
+			if err := a.askUntil(ctx, q.question, q.otherwise, q.into, q.check); err != nil {
 				return err
 			}
 		}
 	}
+	return o.checkMode()
+}
+
+// askUntil asks until an answer passes a check.
+func (a *app) askUntil(ctx context.Context, question, otherwise string, into *string, check func() error) error {
+	for {
+		_, _ = fmt.Fprintf(a.out, "%s [%s] ", question, otherwise) // if it can't be written, reading fails too
+		line, err := untilDone(ctx, func() (string, error) { return readLine(a.in) })
+		if err != nil {
+			_, _ = fmt.Fprintln(a.out)
+			return errNothingWritten
+		}
+		if *into = strings.TrimSpace(line); *into == "" {
+			*into = otherwise
+		}
+		if err = check(); err == nil {
+			return nil
+		}
+		_, _ = fmt.Fprintf(a.out, "%v\n", err) // the same
+	}
+}
+
+// errNothingWritten says that someone left before the end.
+var errNothingWritten = errors.New("nothing was written")
+
+// untilDone does something that can't be interrupted, such as reading from a terminal,
+// and stops waiting for it when ctx ends.
+func untilDone[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := do()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// checkProvider refuses a provider that isn't known and has no address.
+func (o *initFlags) checkProvider() error {
+	known := []string{builtIn, "local"}
+	for _, u := range usual {
+		known = append(known, u.id)
+	}
+	if o.baseURL != "" || slices.Contains(known, o.provider) {
+		return nil
+	}
+	return usagef("unknown provider %q for --provider; use anthropic, openai, gemini or script, or name its address with --base-url", o.provider)
+}
+
+// checkAddress refuses what is no address of a server.
+func (o *initFlags) checkAddress() error {
+	if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usagef("--base-url must be an absolute http or https address")
+	}
+	return nil
+}
+
+// checkMode refuses a permission mode that there isn't.
+func (o *initFlags) checkMode() error {
 	if !slices.Contains(permission.Modes(), o.mode) {
 		return usagef("unknown mode %q for --mode; use one of %s", o.mode, strings.Join(permission.Modes(), ", "))
 	}
@@ -185,8 +244,8 @@ func (o *initFlags) providerOf() (config.Provider, error) {
 		p.Kind = config.KindOpenAI
 	}
 	if o.baseURL != "" {
-		if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return p, usagef("--base-url must be an absolute http or https address")
+		if err := o.checkAddress(); err != nil {
+			return p, err
 		}
 		if o.model == "" {
 			return p, usagef("--model is missing: the models of %s are not known", o.baseURL)
@@ -216,20 +275,46 @@ func (a *app) initKey(ctx context.Context, o *initFlags, p *config.Provider) (st
 		return false, nil
 	case o.baseURL != "" && !terminal.IsTerminal(a.in):
 	default:
-		if key, err = a.readSecret(ctx, fmt.Sprintf("Key of %s (it is not shown): ", p.ID)); err != nil {
-			return false, err
-		}
-		stored = true
+		return a.initTypedKey(ctx, o, p)
 	}
 	if !o.unchecked {
 		if err := a.checkKey(ctx, *p, key); err != nil {
 			return false, err
 		}
 	}
-	if stored {
-		_, err = a.storeKey(p.ID, key)
+	return false, nil
+}
+
+// initTypedKey reads a key, checks and stores it. At a terminal one that the provider
+// refuses is asked for again, and a server with an address of its own may want none.
+func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider) (stored bool, err error) {
+	prompt := fmt.Sprintf("Key of %s (it is not shown): ", p.ID)
+	optional := o.baseURL != ""
+	if optional {
+		prompt = fmt.Sprintf("Key of %s, if it wants one (it is not shown): ", p.ID)
 	}
-	return stored, err
+	for {
+		key, err := a.readSecret(ctx, prompt)
+		if err != nil && !(optional && errors.Is(err, errNoKey)) {
+			return false, err
+		}
+		if !o.unchecked {
+			err = a.checkKey(ctx, *p, key)
+			var refused *refusedKeyError
+			if errors.As(err, &refused) && terminal.IsTerminal(a.in) {
+				a.sayf("%v", err)
+				continue
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if key == "" {
+			return false, nil
+		}
+		_, err = a.storeKey(p.ID, key)
+		return true, err
+	}
 }
 
 // file is the configuration that the answers describe.

@@ -148,11 +148,10 @@ func (a *app) login(ctx context.Context, p config.Provider, check bool) (string,
 func (a *app) readSecret(ctx context.Context, prompt string) (string, error) {
 	var text string
 	if f, ok := a.in.(*os.File); ok && terminal.IsTerminal(a.in) {
-		_, _ = fmt.Fprint(a.err, prompt) // if it can't be written, reading fails too
-		data, err := term.ReadPassword(f.Fd())
+		data, err := readHidden(ctx, f, func() { _, _ = fmt.Fprint(a.err, prompt) })
 		_, _ = fmt.Fprintln(a.err)
 		if err != nil {
-			return "", fmt.Errorf("read the key: %w", err)
+			return "", err
 		}
 		text = string(data)
 	} else {
@@ -165,12 +164,58 @@ func (a *app) readSecret(ctx context.Context, prompt string) (string, error) {
 		}
 		text = line
 	}
+	if strings.TrimSpace(text) == "" {
+		return "", &exitError{exitUsage, errNoKey}
+	}
 	key, err := cleanKey(text)
 	if err != nil {
 		return "", usagef("the key is missing, or has characters that no key has: expected one line of visible characters")
 	}
 	return key, nil
 }
+
+// readHidden reads a line of a terminal that shows nothing of it. Who leaves in the middle
+// has the terminal back as it was.
+func readHidden(ctx context.Context, f *os.File, ask func()) (line []byte, err error) {
+	shown, err := term.MakeRaw(f.Fd())
+	if err != nil {
+		return nil, fmt.Errorf("read the key: %w", err)
+	}
+	defer func() { err = errors.Join(err, term.Restore(f.Fd(), shown)) }()
+	ask()
+	return untilDone(ctx, func() ([]byte, error) { return readRaw(f) })
+}
+
+// readRaw reads a line from a terminal that passes every key on.
+func readRaw(r io.Reader) (line []byte, err error) {
+	for key := make([]byte, 1); ; {
+		if _, err := r.Read(key); err != nil {
+			return nil, errNothingWritten
+		}
+		switch k := key[0]; {
+		case k == '\r' || k == '\n':
+			return line, nil
+		case k == 3 || k == 4 && len(line) == 0: // Ctrl-C, Ctrl-D
+			return nil, errNothingWritten
+		case k == 8 || k == 127: // Backspace
+			line = line[:max(0, len(line)-1)]
+		case k == 21: // Ctrl-U
+			line = line[:0]
+		case len(line) == maxCredential:
+			return nil, usagef("the key is longer than any key is")
+		default:
+			line = append(line, k)
+		}
+	}
+}
+
+// errNoKey says that nothing was given for a key.
+var errNoKey = errors.New("the key is missing: expected one line of visible characters")
+
+// refusedKeyError says that a provider refused a key.
+type refusedKeyError struct{ provider, message string }
+
+func (e *refusedKeyError) Error() string { return e.provider + " refused the key: " + e.message }
 
 // storeKey keeps a key, whole or not at all.
 func (a *app) storeKey(provider, key string) (string, error) {
@@ -219,7 +264,7 @@ func (a *app) checkKey(ctx context.Context, p config.Provider, key string) error
 			return nil // it answers, so the key is one
 		}
 		if failed, ok := errors.AsType[*model.Error](err); ok && failed.Category == model.Auth {
-			return fmt.Errorf("%s refused the key: %s", p.ID, failed.Message)
+			return &refusedKeyError{p.ID, failed.Message}
 		}
 		return fmt.Errorf("the key of %s could not be checked: %w; --no-check leaves the check out", p.ID, err)
 	}

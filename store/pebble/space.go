@@ -39,5 +39,5 @@ func (s *space) check() error {
 		return nil //nolint:nilerr // who can't tell is taken to have space
 	}
 	s.checked = time.Time{}
-	return fmt.Errorf("%w: %s has %d bytes free, appends need %d", store.ErrNoSpace, s.dir, u.AvailBytes, s.reserve)
+	return fmt.Errorf("%w: %s has %d MB free, and writing needs %d", store.ErrNoSpace, s.dir, u.AvailBytes>>20, s.reserve>>20)
 }
