@@ -202,6 +202,8 @@ func TestChatNarrowAndResized(t *testing.T) {
 	c.typing("\r")
 	c.see("2 steps")
 	c.see("› say what to do")
+	// Each key is drawn after what was under way, so that the terminal is at rest then.
+	c.does(step{keys: "x", sees: "› x"}, step{keys: "y", sees: "› xy"}, step{keys: "\x7f\x7f", sees: idle})
 	c.resize(30, 12)
 	c.typing("/help\r")
 	text := c.see("@FILE")
