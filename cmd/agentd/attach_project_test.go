@@ -16,7 +16,7 @@ func TestProjectFileReachesAllClients(t *testing.T) {
 	writeFile(t, p.project, config.ProjectFileName, "permissions: {mode: plan}\nrouting: {default: s/m}\n")
 	modeOf := func(sessionID string) string {
 		t.Helper()
-		for _, line := range strings.Split(p.output("events", "--json", sessionID), "\n") {
+		for line := range strings.SplitSeq(p.output("events", "--json", sessionID), "\n") {
 			if strings.Contains(line, `"type":"turn.submitted"`) || strings.Contains(line, `"type":"turn.started"`) {
 				if mode, err := between(line, `"permissionMode":"`, `"`); err == nil {
 					return mode

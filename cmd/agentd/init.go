@@ -295,7 +295,7 @@ func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider
 	}
 	for {
 		key, err := a.readSecret(ctx, prompt)
-		if err != nil && !(optional && errors.Is(err, errNoKey)) {
+		if err != nil && (!optional || !errors.Is(err, errNoKey)) {
 			return false, err
 		}
 		if !o.unchecked {

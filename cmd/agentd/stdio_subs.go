@@ -87,11 +87,12 @@ func (s *relaySubs) wasResumed(sub *relaySub, answer *relayAnswer) []byte {
 }
 
 // add keeps a subscription that a server made, and gives it a name.
-func (s *relaySubs) add(call *relayedCall, result []byte, hidden bool) (*relaySub, []byte) {
+// It returns the answer as the client gets it.
+func (s *relaySubs) add(call *relayedCall, result []byte, hidden bool) []byte {
 	var res map[string]json.RawMessage
 	var server string
 	if json.Unmarshal(result, &res) != nil || json.Unmarshal(res["subscriptionId"], &server) != nil {
-		return nil, result
+		return result
 	}
 	s.count++
 	sub := &relaySub{id: fmt.Sprintf("subscription_%d", s.count), server: server, hidden: hidden}
@@ -108,7 +109,7 @@ func (s *relaySubs) add(call *relayedCall, result []byte, hidden bool) (*relaySu
 	sub.sessionID, sub.items, sub.snapshot, sub.feed = in.SessionID, in.View == "items", in.Snapshot, in.Feed || hidden
 	s.byID[sub.id], s.byServer[sub.server] = sub, sub
 	if sub.id == sub.server && !hidden {
-		return sub, result
+		return result
 	}
 	res["subscriptionId"] = quoted(sub.id)
 	if hidden {
@@ -116,9 +117,9 @@ func (s *relaySubs) add(call *relayedCall, result []byte, hidden bool) (*relaySu
 	}
 	changed, err := json.Marshal(res)
 	if err != nil {
-		return sub, result // it was read as JSON
+		return result // it was read as JSON
 	}
-	return sub, changed
+	return changed
 }
 
 func quoted(text string) json.RawMessage { return fmt.Appendf(nil, "%q", text) }
@@ -276,8 +277,7 @@ func (w *relay) answered(call *relayedCall, answer *relayAnswer, message []byte)
 	}
 	switch call.Method {
 	case methodSubscribe:
-		_, result := w.subs.add(call, answer.Result, w.hides(call))
-		return wire.AppendRPCResult(nil, call.ID, result)
+		return wire.AppendRPCResult(nil, call.ID, w.subs.add(call, answer.Result, w.hides(call)))
 	case methodUnsubscribe:
 		var in struct {
 			SubscriptionID string `json:"subscriptionId"`
@@ -395,7 +395,7 @@ func (w *relay) handleEnd(ctx context.Context, n *relayNotice, message []byte) (
 	end["subscriptionId"] = quoted(sub.id)
 	params, err := json.Marshal(end)
 	if err != nil {
-		return message, nil // it was read as JSON
+		return nil, fmt.Errorf("stdio: the end of a subscription: %w", err)
 	}
 	return wire.AppendRPCNotification(nil, n.Method, params), nil
 }
