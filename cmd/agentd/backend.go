@@ -9,6 +9,7 @@ import (
 	"agentd/fault"
 	"agentd/server"
 	"agentd/store"
+	"agentd/tool/mcp"
 )
 
 // backend is the runtime as the server wants it.
@@ -18,6 +19,8 @@ type backend struct {
 	listen string
 	// projects, if not nil, adds what the files of projects say.
 	projects *projectFiles
+	// servers says how the MCP servers stand; nil without any.
+	servers func() []mcp.Status
 }
 
 // Do implements [command.Runtime].
@@ -62,6 +65,19 @@ type runtimeStatus struct {
 	RemovedFrom   uint64 `json:"removedFromSessions"`
 	// EvidenceKeyID names the key that exports are signed with.
 	EvidenceKeyID string `json:"evidenceKeyId,omitempty"`
+	// MCPServers are those of the configuration.
+	MCPServers []mcpServerStatus `json:"mcpServers,omitempty"`
+}
+
+// mcpServerStatus is how an MCP server stands.
+type mcpServerStatus struct {
+	ID    string    `json:"id"`
+	State mcp.State `json:"state"`
+	// Reason says why it can't be used.
+	Reason string `json:"reason,omitempty"`
+	Tools  int    `json:"tools"`
+	// Skipped are tools that were left out, each with why.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // publicStatus is what everybody who has a token sees of the runtime: nothing about the
@@ -87,6 +103,11 @@ func (b *backend) status(ctx context.Context) runtimeStatus {
 	f := b.Figures()
 	if s.RemovedEvents, s.RemovedFrom = f.TrimmedEvents, f.TrimmedSessions; f.RetainEvents > 0 {
 		s.Retention = f.RetainEvents.String()
+	}
+	if b.servers != nil {
+		for _, m := range b.servers() {
+			s.MCPServers = append(s.MCPServers, mcpServerStatus{ID: m.ID, State: m.State, Reason: m.Reason, Tools: m.Tools, Skipped: m.Skipped})
+		}
 	}
 	meta, err := b.store.Meta(ctx)
 	if err == nil {

@@ -63,10 +63,10 @@ func TestStatusOfTheMachineIsForAdmins(t *testing.T) {
 		}
 		return said.Runtime
 	}
-	machine := []string{"pid", "listen", "engine", "data", "dataVersion", "recovered", "problem", "removedEvents", "removedFromSessions"}
+	machine := []string{"pid", "listen", "engine", "data", "dataVersion", "recovered", "problem", "removedEvents", "removedFromSessions", "mcpServers"}
 	admin := members(p.token())
 	for _, name := range machine {
-		if admin[name] == nil && name != "problem" {
+		if admin[name] == nil && name != "problem" && name != "mcpServers" {
 			t.Errorf("an admin doesn't see %s", name)
 		}
 	}

@@ -161,7 +161,7 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.wired.opened(ctx, s.runtime)
-	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL}
+	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers}
 	if s.background {
 		b.projects = &projectFiles{runtime: s.runtime, sources: s.sources, models: s.modelIDs, log: s.log}
 	}

@@ -47,6 +47,8 @@ type wiring struct {
 	close   func() error
 	// settle waits until what the tools of turns come from is there, or isn't.
 	settle func(context.Context)
+	// servers says how the MCP servers stand; nil without any.
+	servers func() []mcp.Status
 	// exporter is nil without telemetry.
 	exporter *otlp.Exporter
 }
@@ -413,6 +415,7 @@ func (a *app) wireTools(ctx context.Context, c *config.Config, o *loop.Options, 
 	})
 	mu.Unlock()
 	update()
+	w.servers = client.Status
 	w.settle = func(ctx context.Context) {
 		_ = client.Settle(ctx) // who isn't there by then is not waited for
 		update()

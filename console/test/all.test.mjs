@@ -1,11 +1,20 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
-import { assert, axe, go, noSidewaysScroll, server, visit } from "./kit.mjs";
+import { spawnSync } from "node:child_process";
+import { assert, axe, go, noSidewaysScroll, ownServer, server, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
 
 let made;
+
+/** command says whether a command of the catalogue takes what a line gives it. */
+function command(name, line) {
+  const given = Object.keys(JSON.parse(/'(.*)'/.exec(line)[1]));
+  const types = readFileSync(new URL("../../internal/gen/types/commands.ts", import.meta.url), "utf8");
+  const form = types.split(`export interface ${name.replace(/(^|_)(.)/g, (_, __, c) => c.toUpperCase())}Params {`)[1]?.split("\n}\n")[0] ?? "";
+  return given.every((k) => new RegExp(`^  ${k}\\??:`, "m").test(form));
+}
 
 /** pages are all routes, with a real session where one is asked for. */
 async function pages(s) {
@@ -21,6 +30,54 @@ async function open(page, path) {
 }
 
 export default {
+  "an empty page shows a command that fills it, and the command exists": async (t) => {
+    const s = await ownServer(t);
+    const page = await visit(t, s, "/");
+    const told = {};
+    for (const path of ["/", "/inbox", "/sessions", "/tasks", "/jobs", "/schedules", "/usage", "/compare", "/bench", "/evidence", "/peers"]) {
+      await go(page, path);
+      told[path] = await page.locator("main .empty .command code").first().innerText();
+    }
+    for (const [path, line] of Object.entries(told)) {
+      const words = line.split(" ").slice(1);
+      const end = words.findIndex((w) => !/^[a-z]+$/.test(w));
+      const r = spawnSync(process.env.AGENTD_PROGRAM, [...words.slice(0, end < 0 ? undefined : end), "--help"], { encoding: "utf8", env: s.env() });
+      const flags = words.filter((w) => w.startsWith("--"));
+      assert.ok(r.status === 0 && r.stdout.includes(`Usage:\n  agentd ${words.slice(0, end < 0 ? undefined : end).join(" ")}`) && flags.every((f) => r.stdout.includes(f)) && (words[0] !== "call" || command(words[1], line)), `${path}: ${line}\n${r.stdout}${r.stderr}`);
+    }
+  },
+  "an error has its code, its request and what to do": async (t) => {
+    const s = await ownServer(t);
+    const page = await visit(t, s, "/s/sess_nowhere");
+    const box = page.getByRole("alert").first();
+    await box.getByText("not_found").waitFor();
+    await box.getByText("It may have been deleted, or it belongs to another account.").waitFor();
+    const id = await box.getByText(/^Request /).locator("code").innerText();
+    assert.ok(s.log.includes(id), "the server's log has the request");
+  },
+  "offline, data stays in grey with its age": async (t) => {
+    const s = await ownServer(t);
+    await s.done(await s.turn("hello", { sessionId: "kept" }));
+    const page = await visit(t, s, "/");
+    await page.locator("[data-session=kept]").waitFor();
+    await s.kill();
+    await page.getByText(/^Offline: this is .* old/).waitFor();
+    await page.locator(".old [data-session=kept]").waitFor();
+    await page.locator(".figures.old").waitFor();
+    await s.start();
+    await page.locator(".line.live").waitFor();
+    await page.locator(".data:not(.old) [data-session=kept]").waitFor();
+  },
+  "what is lost or unknown is drawn as such": async (t) => {
+    const s = await ownServer(t);
+    const { taskId } = await s.call("create_task", { objective: "go silent", worker: "external", heartbeatTimeoutMs: 1000, start: true });
+    const { sessionId } = await s.call("get_task", { taskId });
+    await s.awaitEvent(sessionId, (e) => e.taskId === taskId && e.type === "task.lost");
+    const page = await visit(t, s, `/tasks?id=${taskId}`);
+    await page.getByRole("complementary", { name: "Task" }).locator(".status.odd", { hasText: "lost" }).first().waitFor();
+    await page.goto(`${s.url}/ui/`);
+    await page.getByRole("link", { name: /Lost tasks\s*1/ }).waitFor();
+  },
   "no page breaks the policy or leaves the origin": async (t) => {
     const s = await server();
     const all = await pages(s);

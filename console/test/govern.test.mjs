@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { assert, server, settle, visit } from "./kit.mjs";
+import { assert, ownServer, screen, server, settle, visit } from "./kit.mjs";
 
 const verdict = (page) => page.getByRole("status", { name: "Verification" });
 
@@ -27,6 +27,7 @@ export default {
     await page.getByRole("table", { name: "Decisions that would be different" }).waitFor();
     const { changedCount } = await s.call("test_policy", { mode: "default", rules: [{ decision: "deny", tool: "write_file", match: "NOTES.md" }] });
     await page.getByText(new RegExp(`^${changedCount} of the last`)).waitFor();
+    await screen(page, "policy");
     assert.equal((await s.call("get_policy")).rules.length, before);
     await page.getByLabel("Match").fill("never/**");
     await page.getByRole("button", { name: "Keep" }).click();
@@ -42,6 +43,7 @@ export default {
     const row = page.getByRole("row", { name: /proven/ }).first();
     await row.getByRole("button", { name: "Verify" }).click();
     await verdict(page).getByText(/Unchanged: /).waitFor();
+    await screen(page, "evidence");
     const saving = page.waitForEvent("download");
     await row.getByRole("button", { name: "Download" }).click();
     const file = join(s.dir, "pack.json");
@@ -90,6 +92,11 @@ export default {
     s.cli("export", "replay", "whatif", "--out", file);
     const cli = spawnSync(process.env.AGENTD_PROGRAM, ["replay", file, "--with", "mode=plan", "--json"], { cwd: s.dir, encoding: "utf8", env: s.env() });
     assert.equal(JSON.parse(cli.stdout).cases[0].difference.sequence, shown);
+    await screen(page, "replay");
+    // Side by side with the session it is the same divergence.
+    await page.getByRole("link", { name: "Compare side by side" }).click();
+    await page.getByText(`The first difference is fact ${shown}:`).waitFor();
+    await page.getByRole("table", { name: "Decisions" }).getByRole("link", { name: String(shown), exact: true }).first().waitFor();
   },
   "two sessions are compared up to the first step that differs": async (t) => {
     const s = await server();
@@ -100,6 +107,49 @@ export default {
     await s.done(await s.turn("something else", { sessionId: "right" }));
     await page.reload();
     await page.getByText(/The first difference is step/).waitFor();
+    await screen(page, "compare");
+  },
+  "two turns are compared, and a step that only one has leaves the others in line": async (t) => {
+    const call = (path) => ({ name: "read_file", arguments: { path } });
+    const s = await ownServer(t, { answers: [
+      { when: { contains: "short" }, tools: [call("a.txt"), call("c.txt")] },
+      { when: { contains: "short" }, text: "Read." },
+      { when: { contains: "longer" }, tools: [call("a.txt"), call("b.txt"), call("c.txt")] },
+      { when: { contains: "longer" }, text: "Read." },
+    ] });
+    for (const name of ["a", "b", "c"]) writeFileSync(join(s.work, `${name}.txt`), `${name}\n`);
+    const one = await s.turn("short", { sessionId: "turns" });
+    await s.done(one);
+    const two = await s.turn("longer", { sessionId: "turns" });
+    await s.done(two);
+    const page = await visit(t, s, `/compare?a=${one.turnId}&b=${two.turnId}`);
+    await page.getByText("The first difference is step 1:").waitFor();
+    const steps = page.getByRole("table", { name: "Steps" });
+    const row = steps.getByRole("row", { name: /nothing/ }).filter({ hasText: "b.txt" });
+    await row.first().waitFor();
+    assert.equal(await steps.getByRole("row", { name: /nothing/ }).filter({ hasText: "c.txt" }).count(), 0, "what follows the step that one side lacks is in line");
+    const cells = await steps.getByRole("row").filter({ hasText: "tool.started" }).filter({ hasText: "c.txt" }).allInnerTexts();
+    assert.equal(cells.length, 1, cells.join(" | "));
+  },
+  "trials are counted with their interval, and two configurations are compared": async (t) => {
+    const s = await ownServer(t);
+    for (const [role, worth] of [["baseline", [0.2, 0.3, 0.25]], ["candidate", [0.8, 0.9, 0.85]]]) {
+      for (const [i, value] of worth.entries()) {
+        const { trialId, sessionId } = await s.call("start_benchmark_trial", { benchmark: { datasetId: "small", datasetVersion: "1", taskId: `fix-${i}`, configurationId: role, role }, input: "fix it" });
+        await s.awaitEvent(sessionId, (e) => ["benchmark.trial.completed", "benchmark.trial.failed"].includes(e.type));
+        await s.call("record_benchmark_reward", { trialId, reward: { value }, verifier: { name: "unit-tests", version: "1", status: "completed" } });
+      }
+    }
+    const page = await visit(t, s, "/bench");
+    const groups = page.locator("section[aria-label=Configurations]");
+    await groups.getByText("0.250 ± 0.124").waitFor();
+    await groups.getByText("0.850 ± 0.124").waitFor();
+    await page.getByLabel("Baseline").selectOption("baseline");
+    await page.getByLabel("Candidate").selectOption("candidate");
+    await page.getByRole("button", { name: "Compare" }).click();
+    const result = page.getByRole("status", { name: "Comparison" });
+    await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
+    await screen(page, "bench");
   },
   "usage is counted, by time and by model": async (t) => {
     const s = await server();
@@ -108,6 +158,7 @@ export default {
     await page.getByRole("table", { name: "Usage by model" }).getByText("demo").first().waitFor();
     await page.getByRole("button", { name: "By session" }).click();
     await page.getByRole("link", { name: "counted" }).waitFor();
+    await screen(page, "usage");
   },
   "a token is made, shown once and revoked": async (t) => {
     const s = await server();
@@ -122,6 +173,7 @@ export default {
     await row.getByRole("button", { name: "Revoke" }).click();
     await page.locator("dialog").getByRole("button", { name: "Revoke" }).click();
     await row.getByText("revoked").waitFor();
+    await screen(page, "admin");
     await assert.rejects(s.call("list_sessions", {}, token), { status: 401 });
     for (const view of ["accounts", "quotas", "nodes", "retention", "configuration"]) {
       await page.goto(`${s.url}/ui/admin?view=${view}`);
@@ -136,5 +188,13 @@ export default {
     await page.getByRole("cell", { name: "chan_page" }).waitFor();
     await page.getByRole("link", { name: /Tools/ }).click();
     await page.getByRole("cell", { name: "read_file" }).waitFor();
+    await page.getByText("No MCP servers").waitFor();
+  },
+  "an MCP server that can't be reached is shown with its fault": async (t) => {
+    const s = await ownServer(t, { config: { mcp: [{ id: "gone", command: [join(t.folder, "no-such-program")] }] } });
+    const page = await visit(t, s, "/peers?view=tools");
+    const table = page.getByRole("table", { name: "MCP servers" });
+    await table.getByRole("row", { name: /gone.*unavailable/ }).waitFor();
+    await screen(page, "peers");
   },
 };

@@ -266,6 +266,21 @@ export default {
     // An account never sees another's session by address, search or list.
     const stranger = await visit(t, s, "/s/watched", { token: other });
     await stranger.getByText("not_found").waitFor();
+    // Nor by a stream, neither that of the session nor the feed of all.
+    const told = await stranger.evaluate(() => new Promise((resolve) => {
+      const w = new WebSocket(`${location.origin.replace("http", "ws")}/v1/ws`);
+      const heard = [];
+      w.onopen = () => {
+        w.send(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "subscribe", params: { sessionId: "watched", after: 0 } }));
+        w.send(JSON.stringify({ jsonrpc: "2.0", id: 2, method: "list_sessions", params: {} }));
+      };
+      w.onmessage = (e) => {
+        const m = JSON.parse(e.data);
+        heard.push(m.method ?? `${m.id}: ${m.error?.data?.code ?? m.result.total}`);
+        if (m.id === 2) resolve(heard);
+      };
+    }));
+    assert.deepEqual(told.sort(), ["1: not_found", "2: 0"]);
     await stranger.goto(`${s.url}/ui/sessions?q=notes`);
     await stranger.getByText("No session fits").waitFor();
     assert.equal((await s.call("list_actions", { status: "pending" })).total, 1);

@@ -247,7 +247,20 @@ export async function noSidewaysScroll(page, what = "") {
 export async function screen(page, name) {
   if (!process.env.AGENTD_TEST_SCREENS) return;
   const usual = page.viewportSize();
-  await page.setViewportSize({ width: 1120, height: 680 });
+  await page.setViewportSize({ width: 1000, height: 620 });
+  // The folders of a test are nobody's: a picture shows one that a reader may have.
+  const shown = await page.evaluateHandle((mine) => {
+    const path = new RegExp(`${mine.replace(/[^\w/]/g, "\\$&")}(/server-\\w+)?(/work)?`, "g");
+    const changed = [];
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+      if (!n.nodeValue.includes(mine)) continue;
+      changed.push([n, n.nodeValue]);
+      n.nodeValue = n.nodeValue.replace(path, "/srv/project");
+    }
+    return changed;
+  }, folder);
   await page.screenshot({ path: new URL(`../../docs/console/${name}.png`, import.meta.url).pathname });
+  await shown.evaluate((changed) => changed.forEach(([n, text]) => (n.nodeValue = text)));
   await page.setViewportSize(usual);
 }

@@ -14,7 +14,7 @@ const browser = await openBrowser();
 
 /** attempt runs a test once, with what it opened closed again. */
 async function attempt(run) {
-  const kit = { log: "", browser, ends: [] };
+  const kit = { log: "", browser, folder: process.env.AGENTD_FOLDER, ends: [] };
   const result = {};
   try {
     await run(kit);

@@ -30,6 +30,9 @@ export default {
     const turn = JSON.parse(s.cli("submit", "--json", "stream please"));
     const lane = page.locator(`[data-session="${turn.sessionId}"]`);
     await lane.waitFor();
+    // The page measures itself: from the fact that began the session to the frame that shows it.
+    const began = Date.parse((await s.events(turn.sessionId))[0].timestamp);
+    t.log = `shown ${Date.now() - began} ms after its first fact`;
     await screen(page, "fleet");
     await lane.click();
     const said = page.locator(".said").last();
@@ -41,6 +44,7 @@ export default {
     assert.equal((await said.innerText()).trim(), fact.payload.message.text);
     assert.ok(early <= fact.payload.message.text.length);
     await page.getByRole("article", { name: /Turn from fact/ }).getByText("completed").waitFor();
+    await screen(page, "session");
   },
 
   "every sequence comes once and in order over a crash in mid-stream": async (t) => {
@@ -108,6 +112,11 @@ export default {
     const made = await s.call("get_session", { sessionId: fork });
     assert.deepEqual([made.forkedFrom.sessionId, made.forkedFrom.sequence], ["licence", at]);
     await page.getByText("fork of").waitFor();
+    // It has the history up to there, and nothing of what came later.
+    await page.locator(".story p.note", { hasText: "Forked from" }).waitFor();
+    await settle(page);
+    assert.deepEqual((await page.locator(".story .asked").allInnerTexts()).map((x) => x.trim()), ["add a licence"]);
+    assert.equal(await page.locator(`[data-call]`).count(), all.filter((e) => e.type === "tool.started" && e.sequence <= at).length);
     // Back in the session: live again with one key.
     await page.goto(`${s.url}/ui/s/licence?at=${at}`);
     await page.getByText("Return to live").waitFor();
@@ -130,6 +139,7 @@ export default {
     await page.locator(".lines .add").first().waitFor();
     await settle(page);
     await axe(page, "files");
+    await screen(page, "session-files");
     const shown = (await page.locator(".lines .add .text, .lines .del .text").allInnerTexts()).map((x) => x.trim()).sort();
     const told = s.cli("diff", turn.turnId, "--json");
     const diff = JSON.parse(told).diff ?? told;
@@ -172,6 +182,14 @@ export default {
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "Find anything" }).fill(turn.turnId);
     await page.getByRole("option", { name: new RegExp(turn.turnId) }).first().waitFor();
+    // Whatever was pasted: calls and facts are found in their session, the others by their prefix.
+    const facts = await s.events("licence");
+    const call = facts.find((e) => e.type === "tool.started");
+    for (const [id, where] of [[call.toolCallId, /licence #\d+/], [call.eventId, `licence #${call.sequence}`], ["schedule_1", "Schedule"], ["replay_1", "Replay"], ["trial_1", "Trial"], ["evidence_1", "Evidence"], ["chan_1", "Channel"], ["task_1", "Task"], ["run_1", "Run of a task"]]) {
+      await page.getByRole("combobox", { name: "Find anything" }).fill(id);
+      await page.getByRole("option", { name: new RegExp(id) }).filter({ hasText: where }).first().waitFor();
+    }
+    await screen(page, "palette");
     await page.keyboard.press("Escape");
     // Keys are the dialog's until it has closed and given the focus back.
     await page.waitForFunction(() => !document.querySelector("dialog[open]") && document.activeElement?.tagName !== "INPUT");

@@ -1,5 +1,5 @@
 // Tasks, jobs and schedules.
-import { assert, ownServer, server, visit } from "./kit.mjs";
+import { assert, ownServer, screen, server, visit } from "./kit.mjs";
 
 export default {
   "a task is found, opened and cancelled": async (t) => {
@@ -18,7 +18,8 @@ export default {
     await panel.waitFor({ state: "detached" });
     await page.goto(`${s.url}/ui/tasks?view=graph`);
     await page.getByRole("button", { name: /a part of it/ }).waitFor();
-    assert.ok((await page.locator("svg path.parent").count()) >= 1, "the edge to the parent is drawn");
+    await page.locator("svg path.parent").first().waitFor({ state: "attached" });
+    await screen(page, "tasks");
   },
   "an observer sees tasks and no way to change them": async (t) => {
     const s = await server();
@@ -41,6 +42,8 @@ export default {
     // The model says the same again, for each thread from the beginning of its script.
     await s.awaitEvent(sessionId, (e) => e.type === "job.item.failed" && e.payload.attemptCount === 2);
     await panel.getByRole("row", { name: /two.*failed.*2/ }).waitFor();
+    await panel.getByText("no such thing").first().waitFor();
+    await screen(page, "jobs");
   },
   "a schedule runs now and is paused": async (t) => {
     const s = await server();
@@ -53,5 +56,6 @@ export default {
     assert.ok(fired.payload.taskId);
     await row.getByRole("button", { name: "Pause" }).click();
     await row.getByRole("button", { name: "Resume" }).waitFor();
+    await screen(page, "schedules");
   },
 };
