@@ -6,11 +6,11 @@ set -u
 here=$(dirname "$0")
 
 missing=0
-for script in compiler.sh postgres.sh node.sh browser.sh; do
+for script in compiler.sh postgres.sh pgbouncer.sh node.sh browser.sh; do
 	sh "$here/$script" || missing=$((missing + 1))
 done
 if [ "$missing" -ne 0 ]; then
-	echo "needs.sh: $missing of 4 are missing, see above. Once they are there, \"make test\" needs no root;" >&2
+	echo "needs.sh: $missing of 5 are missing, see above. Once they are there, \"make test\" needs no root;" >&2
 	echo "needs.sh: \"make test-unit\" runs without them and skips what needs them." >&2
 	exit 1
 fi

@@ -15,7 +15,7 @@ const appendTries = 20
 
 // appendSQL moves the heads and inserts the records in one statement, and aborts
 // unless every session was where the group expects it. It leaves the row that
-// followers look for and tells whether there are other nodes to wake.
+// followers look for and counts the other nodes, which are to be told.
 const appendSQL = `
 WITH moved AS (
 	UPDATE agentd.sessions s SET
@@ -32,7 +32,7 @@ WITH moved AS (
 	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4, $3 WHERE cardinality($6::text[]) > 0
 )
 SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[])),
-	EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`
+	(SELECT count(*) FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`
 
 const snapshotsSQL = `
 INSERT INTO agentd.snapshots (session_id, name, sequence, hash, crc, data)
@@ -44,7 +44,14 @@ const putNewSQL = `
 INSERT INTO agentd.index_entries (kind, key, value)
 SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
 
-const putSQL = putNewSQL + ` ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value`
+// putSQL leaves alone what is there with the same value: sessions say the same again with
+// each turn. It asks in a subquery, which is one search of the index for each entry whatever
+// the database believes about the size of the table.
+const putSQL = `
+INSERT INTO agentd.index_entries (kind, key, value)
+SELECT u.* FROM unnest($1::text[], $2::bytea[], $3::bytea[]) AS u (kind, key, value)
+WHERE (SELECT x.value FROM agentd.index_entries x WHERE x.kind = u.kind AND x.key = u.key) IS DISTINCT FROM u.value
+ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value`
 
 const deleteSQL = `
 DELETE FROM agentd.index_entries x USING unnest($1::text[], $2::bytea[]) AS d (kind, key)
@@ -80,12 +87,10 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 		if units = s.settleUnwritable(ctx, g, units, err); len(units) == 0 {
 			return
 		}
-		var others bool
+		var others int
 		others, err = s.writeTransaction(ctx, g.batches, units)
 		if err == nil {
-			if others {
-				s.keeper.wake()
-			}
+			s.keeper.tell(units, others)
 			return
 		}
 		if !mayRetry(err) {
@@ -166,9 +171,9 @@ func suspicious(units []*unit) []*unit {
 	return list
 }
 
-// writeTransaction writes units in one round trip. It reports whether there are other
-// nodes.
-func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit) (others bool, err error) {
+// writeTransaction writes units in one round trip. It returns how many other nodes there
+// are.
+func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit) (others int, err error) {
 	var b pgx.Batch
 	b.Queue(appendSQL, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
 		var ok bool
@@ -180,7 +185,7 @@ func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, un
 	queueBlobs(&b, batches, units)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return false, unsent{err}
+		return 0, unsent{err}
 	}
 	defer conn.Release()
 	// SendBatch sends everything up to one Sync, which makes it one transaction,

@@ -45,6 +45,32 @@ func (s *Store) connect(ctx context.Context, role string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
+// reconnect replaces a connection by one with the present configuration.
+func (s *Store) reconnect(ctx context.Context, old *pgx.Conn) (*pgx.Conn, error) {
+	if err := old.Close(ctx); err != nil {
+		return nil, err
+	}
+	return s.connect(ctx, "lease")
+}
+
+// isPooled reports whether something between this process and the database shares
+// connections: the process that answers isn't the one that greeted. It asks in a way
+// that every pooler passes on.
+func isPooled(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	var pid int64
+	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+		return false, fmt.Errorf("look for a pooler: %w", err)
+	}
+	return uint32(pid) != conn.PgConn().PID(), nil
+}
+
+// withoutSession has statements described once and then sent whole, so that nothing is
+// kept in a session of the database.
+func withoutSession(c *pgx.ConnConfig) {
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	c.StatementCacheCapacity = 0
+}
+
 // parseReason returns the innermost cause of a parse error if it can't quote the URL.
 func parseReason(err error) error {
 	for {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,6 +111,12 @@ type follower struct {
 	conn    *pgx.Conn
 	at      position
 	stopped bool
+	// listens says that the connection gets notifications, told what they said since the
+	// last look.
+	listens bool
+	told    told
+	// pause is until the next look through a pooler, which passes on no notifications.
+	pause time.Duration
 }
 
 // run goes on until ctx ends or the caller leaves the loop, whatever happens to
@@ -138,6 +145,10 @@ func (f *follower) step(ctx context.Context) error {
 	if err := f.connect(ctx); err != nil {
 		return err
 	}
+	// What is appended from here on is told, what was before is found.
+	if err := f.listen(ctx); err != nil {
+		return err
+	}
 	if err := f.poll(ctx); err != nil {
 		return err
 	}
@@ -154,9 +165,28 @@ func (f *follower) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.conn = conn
-	_, err = conn.Exec(ctx, "LISTEN "+channel)
-	return err
+	f.conn, f.listens = conn, false
+	return nil
+}
+
+// listen begins or ends to get notifications, as they are wanted. A node on which nobody
+// follows a session costs those that append nothing.
+func (f *follower) listen(ctx context.Context) error {
+	wanted := f.s.isAwaited() && !f.s.pooled
+	if f.listens == wanted {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	verb := "LISTEN "
+	if !wanted {
+		verb = "UNLISTEN "
+	}
+	if _, err := f.conn.Exec(ctx, verb+channel); err != nil {
+		return err
+	}
+	f.listens = wanted
+	return nil
 }
 
 func (f *follower) disconnect() {
@@ -175,6 +205,10 @@ func (f *follower) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	known := f.told
+	f.told = told{}
+	hints = slices.DeleteFunc(hints, known.covers)
+	f.pace(len(hints) > 0)
 	return f.emit(hints)
 }
 
@@ -211,54 +245,64 @@ func (f *follower) emit(hints []store.Appended) error {
 	return nil
 }
 
-// gather is how long a follower lets hints gather before it looks, so that many appends of
-// other nodes cost one look.
-const gather = 5 * time.Millisecond
+// soon is the shortest pause between two looks through a pooler.
+const soon = 10 * time.Millisecond
 
-// await returns when another node has notified, or after the poll interval. While nobody
-// follows a session on this node a look in that interval is soon enough, and costs the
-// same however much others append.
-func (f *follower) await(ctx context.Context) error {
-	if !f.s.isAwaited() {
-		select {
-		case <-ctx.Done():
-		case <-f.s.awaitedNow:
-		case <-time.After(f.s.opts.PollInterval):
-		}
-		f.drain()
-		return nil
+// pace sets the pause until the next look through a pooler: short while there is
+// something to find.
+func (f *follower) pace(found bool) {
+	if f.pause *= 2; found || f.pause == 0 {
+		f.pause = soon
 	}
-	wait, cancel := context.WithTimeout(ctx, f.s.opts.PollInterval)
+	f.pause = min(f.pause, f.s.opts.PollInterval)
+}
+
+// await passes on what other nodes notify of, and returns when it is time to look: because
+// a notification says so, or after an interval, since a node may die between a commit and
+// its notification. While nobody follows a session on this node there are no
+// notifications, and a look in the poll interval is soon enough.
+func (f *follower) await(ctx context.Context) error {
+	if !f.listens {
+		return f.sleep(ctx)
+	}
+	wait, cancel := context.WithTimeout(ctx, 2*f.s.opts.PollInterval)
 	defer cancel()
 	for {
 		n, err := f.conn.WaitForNotification(wait)
 		switch {
-		case err == nil && n.Payload == f.s.opts.NodeID:
+		case err != nil && wait.Err() != nil && !f.conn.IsClosed():
+			return nil
+		case err != nil:
+			return err
+		}
+		p, hints, ranged := parsePayload(n.Payload)
+		switch {
+		case p.Node == f.s.opts.NodeID:
 			continue
-		case err == nil:
-			select {
-			case <-ctx.Done():
-			case <-time.After(gather):
-			}
-			f.drain()
+		case !ranged:
 			return nil
-		case wait.Err() != nil && !f.conn.IsClosed():
-			return nil
-		default:
+		}
+		for _, h := range hints {
+			f.told.add(h)
+		}
+		if err := f.emit(hints); err != nil {
 			return err
 		}
 	}
 }
 
-// drain forgets the notifications that have arrived: one look serves them all.
-func (f *follower) drain() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for {
-		if _, err := f.conn.WaitForNotification(ended); err != nil {
-			return
-		}
+// sleep waits until it is time to look again, without notifications.
+func (f *follower) sleep(ctx context.Context) error {
+	pause := f.s.opts.PollInterval
+	if f.s.pooled && f.s.isAwaited() {
+		pause = f.pause
 	}
+	select {
+	case <-ctx.Done():
+	case <-f.s.awaitedNow:
+	case <-time.After(pause):
+	}
+	return nil
 }
 
 // Await implements [store.Shared].

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// channel is the NOTIFY channel; the payload is the node that appended.
+	// channel is the NOTIFY channel; see hints.go for what is said there.
 	channel = "agentd"
 	// clearing is how often a node clears up.
 	clearing = time.Minute
@@ -31,7 +31,7 @@ ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address 
 	unregisterSQL = `DELETE FROM agentd.nodes WHERE node_id = $1 AND incarnation = $2`
 	forgetSQL     = `DELETE FROM agentd.nodes WHERE lease_until < clock_timestamp() - $1::interval`
 
-	notifySQL = `SELECT pg_notify($1, $2)`
+	notifySQL = `SELECT count(pg_notify($1, said)) FROM unnest($2::text[]) AS said`
 
 	// Transaction ids begin anew when a dump is restored into another cluster;
 	// rows from the old one would never be reached.
@@ -84,11 +84,14 @@ func (s *Store) Announce(ctx context.Context) error {
 // own so that a busy pool can't cost the node its lease.
 type keeper struct {
 	s      *Store
+	hints  hintQueue
 	hint   chan struct{}
 	done   chan struct{}
 	err    error // of the end; readable when done is closed
 	conn   *pgx.Conn
 	clears time.Time // when to clear up next
+	// quiet is until when the next notification waits for more to say.
+	quiet time.Time
 }
 
 // startKeeper takes conn over and runs until ctx ends.
@@ -98,8 +101,20 @@ func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
 	return k
 }
 
-// wake tells other nodes that there is something to follow. It never blocks.
+// tell has other nodes told what units appended. It never blocks.
+func (k *keeper) tell(units []*unit, others int) {
+	if k.hints.add(units, others) {
+		k.ring()
+	}
+}
+
+// wake tells other nodes that there is something to look for. It never blocks.
 func (k *keeper) wake() {
+	k.hints.look()
+	k.ring()
+}
+
+func (k *keeper) ring() {
 	select {
 	case k.hint <- struct{}{}:
 	default:
@@ -116,6 +131,8 @@ func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
 	tick := time.NewTicker(k.s.opts.LeaseTTL / 3)
 	defer tick.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,10 +143,24 @@ func (k *keeper) run(ctx context.Context) {
 		case <-tick.C:
 			k.runOnConnection(ctx, "renew the lease", k.renew)
 			k.runOnConnection(ctx, "clear up", k.clearUp)
+			k.notifyOthers(ctx)
 		case <-k.hint:
-			k.runOnConnection(ctx, "notify", k.notify)
+			if wait := time.Until(k.quiet); wait > 0 {
+				timer.Reset(wait)
+				continue
+			}
+			k.notifyOthers(ctx)
+		case <-timer.C:
+			k.notifyOthers(ctx)
 		}
 	}
+}
+
+// notifyOthers sends what there is to tell. What can't be sent is told with the next
+// heartbeat.
+func (k *keeper) notifyOthers(ctx context.Context) {
+	k.quiet = time.Now().Add(k.hints.gap())
+	k.runOnConnection(ctx, "notify", k.notify)
 }
 
 // runOnConnection does one thing on the keeper's connection, which it restores first if it
@@ -202,10 +233,19 @@ func (s *Store) replacedError() error {
 
 // notify doesn't wait for the disk: a lost hint is only late.
 func (k *keeper) notify(ctx context.Context) error {
+	ranges, overflow := k.hints.take()
+	texts := payloads(k.s.opts.NodeID, ranges, overflow)
+	if len(texts) == 0 {
+		return nil
+	}
 	var b pgx.Batch
 	b.Queue(`SET LOCAL synchronous_commit = off`)
-	b.Queue(notifySQL, channel, k.s.opts.NodeID)
-	return k.conn.SendBatch(ctx, &b).Close()
+	b.Queue(notifySQL, channel, texts)
+	err := k.conn.SendBatch(ctx, &b).Close()
+	if err != nil {
+		k.hints.giveBack(ranges, overflow)
+	}
+	return err
 }
 
 // clearUp removes what is no longer needed. Every node does it; it is cheap

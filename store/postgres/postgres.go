@@ -26,9 +26,19 @@
 // Each group leaves a row with its transaction's id. A follower remembers the
 // database's snapshot of its last look and asks for the rows of transactions
 // that this snapshot couldn't see, so a transaction that commits late is not
-// missed. NOTIFY only wakes the follower early; it is sent after the commit,
-// because a NOTIFY in the transaction makes all commits of the database wait for
-// one another.
+// missed, also not after a broken connection. Between two looks NOTIFY says what
+// was appended, with the ranges, so that an append costs a follower no question.
+// It is sent after the commit, because a NOTIFY in the transaction makes all
+// commits of the database wait for one another, and not for each append: see
+// notifyGap. A node on which nobody follows a session doesn't listen.
+//
+// # Poolers
+//
+// Behind a pooler that gives each transaction another connection of its own, such
+// as PgBouncer in transaction mode, nothing that belongs to a session of the
+// database holds. Open notices a pooler, and then prepares no statements and
+// looks for the appends of others instead of listening. No lock outlives its
+// transaction anyway.
 //
 // # Concurrency
 //
@@ -114,10 +124,12 @@ type Store struct {
 	location    string
 	version     int
 	conn        *pgx.ConnConfig
-	pool        *pgxpool.Pool
-	start       position
-	keeper      *keeper
-	lease       lease
+	// pooled says that a pooler is between this process and the database.
+	pooled bool
+	pool   *pgxpool.Pool
+	start  position
+	keeper *keeper
+	lease  lease
 	// awaited says whether anyone waits for hints; awaitedNow that someone begins to.
 	awaited    atomic.Pointer[func() bool]
 	awaitedNow chan struct{}
@@ -160,6 +172,17 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
 		return nil, err
+	}
+	if s.pooled, err = isPooled(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	if s.pooled {
+		opts.Logger.Info("there is a pooler before the database: other nodes' appends are polled for, and statements are not prepared", "database", s.location)
+		withoutSession(config.ConnConfig)
+		withoutSession(s.conn)
+		if conn, err = s.reconnect(ctx, conn); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.prepareNode(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))

@@ -1,0 +1,72 @@
+package postgres_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"agentd/internal/pgtest"
+	"agentd/store/postgres"
+	"agentd/store/storetest"
+)
+
+// TestPoolerIsNoticed: a store says so, and only then.
+func TestPoolerIsNoticed(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	direct := cluster.Database(t)
+	for address, pooled := range map[string]bool{direct: false, cluster.Pooled(t, direct): true} {
+		var log bytes.Buffer
+		s := openStore(t, address, &postgres.Options{AllowUnsafe: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		shut(t, s)
+		if got := strings.Contains(log.String(), "pooler"); got != pooled {
+			t.Errorf("noticed %v, want %v: %s", got, pooled, log.String())
+		}
+	}
+}
+
+// TestFollowThroughAPooler: hints come without notifications, also from a node that is
+// connected directly, and the other way round.
+func TestFollowThroughAPooler(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	direct := cluster.Database(t)
+	opts := func(id string) *postgres.Options {
+		return &postgres.Options{NodeID: id, LeaseTTL: time.Hour, AllowUnsafe: true}
+	}
+	a, b := openStore(t, cluster.Pooled(t, direct), opts("pooled")), openStore(t, direct, opts("direct"))
+	t.Cleanup(func() {
+		shut(t, a)
+		shut(t, b)
+	})
+	atA, atB := follow(t, a), follow(t, b)
+	for range 5 {
+		atB.until("a", grow(t, a, "a"))
+		atA.until("b", grow(t, b, "b"))
+	}
+}
+
+// TestLongContractBehindAPooler: nothing rests on a session of the database.
+func TestLongContractBehindAPooler(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("the contract behind a pooler is checked only with AGENTD_TEST_LONG")
+	}
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	pooler, err := url.Parse(cluster.Pooled(t, cluster.URL("postgres")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Run(t, func(t *testing.T) storetest.Engine {
+		direct, err := url.Parse(cluster.Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct.Host = pooler.Host
+		return &engine{t: t, url: direct.String()}
+	})
+}
