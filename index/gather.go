@@ -56,12 +56,62 @@ func (x *Indexer) gather(ctx context.Context, t *track) (*gathered, error) {
 		b.unchanged = true
 		return b, nil
 	}
+	return b, x.readSpans(ctx, b, spans)
+}
+
+// maxSpanRead is how many facts are read at once.
+const maxSpanRead = 2048
+
+// readSpans appends the facts of parts of sessions. What this process wrote is in memory;
+// the rest is read in as few questions as the store allows.
+func (x *Indexer) readSpans(ctx context.Context, b *gathered, spans []*span) error {
+	reader, ok := x.opt.Store.(store.SpanReader)
+	var cold []*span
+	var wanted []store.Span
+	count := uint64(0)
 	for _, s := range spans {
-		if err := x.readSpan(ctx, b, s); err != nil {
-			return nil, err
+		if !ok || s.first > s.last || s.last-s.first >= maxSpanRead || x.hot.has(s) {
+			if err := x.readSpan(ctx, b, s); err != nil {
+				return err
+			}
+			continue
+		}
+		cold, wanted = append(cold, s), append(wanted, store.Span{SessionID: s.sessionID, First: s.first, Last: s.last})
+		if count += s.last - s.first + 1; count >= maxSpanRead {
+			if err := x.readCold(ctx, b, reader, cold, wanted); err != nil {
+				return err
+			}
+			cold, wanted, count = nil, nil, 0
 		}
 	}
-	return b, nil
+	return x.readCold(ctx, b, reader, cold, wanted)
+}
+
+func (x *Indexer) readCold(ctx context.Context, b *gathered, reader store.SpanReader, spans []*span, wanted []store.Span) error {
+	if len(spans) == 0 {
+		return nil
+	}
+	read, err := reader.ReadSpans(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	for i, s := range spans {
+		if read[i] == nil {
+			if err := x.readSpan(ctx, b, s); err != nil {
+				return err
+			}
+			continue
+		}
+		owner, err := x.owner(ctx, s.sessionID)
+		deleted := fault.KindOf(err) == fault.NotFound
+		if err != nil && !deleted {
+			return err
+		}
+		for _, rec := range read[i] {
+			x.addRecord(b, s, rec, owner, deleted)
+		}
+	}
+	return nil
 }
 
 // changedSpans reads the changes that come next, those of one session joined, moves the
@@ -205,18 +255,23 @@ func (x *Indexer) readRecords(ctx context.Context, b *gathered, s *span, after u
 		if err != nil {
 			return 0, err
 		}
-		t := typeOf(rec.Data)
-		if !x.types[t] || (deleted && t != event.TypeSessionDeleted) {
-			continue
-		}
-		e, err := event.Decode(rec.Data)
-		if err != nil {
-			x.opt.Logger.Warn("a fact is not in the index: it can't be decoded; run agentd verify", "sessionId", s.sessionID, "sequence", rec.Sequence, "error", err)
-			continue
-		}
-		b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: e})
+		x.addRecord(b, s, rec, owner, deleted)
 	}
 	return 0, nil
+}
+
+// addRecord appends a fact, if a projection wants to know it.
+func (x *Indexer) addRecord(b *gathered, s *span, rec store.Record, owner Owner, deleted bool) {
+	t := typeOf(rec.Data)
+	if !x.types[t] || (deleted && t != event.TypeSessionDeleted) {
+		return
+	}
+	e, err := event.Decode(rec.Data)
+	if err != nil {
+		x.opt.Logger.Warn("a fact is not in the index: it can't be decoded; run agentd verify", "sessionId", s.sessionID, "sequence", rec.Sequence, "error", err)
+		return
+	}
+	b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: e})
 }
 
 // typeOf returns the type of a stored fact without decoding it.

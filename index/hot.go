@@ -79,6 +79,14 @@ func (h *hotFacts) drop(sessionID string, r *hotRange) {
 	delete(h.bySession, sessionID)
 }
 
+// has reports whether the facts of a part of a session are all here.
+func (h *hotFacts) has(s *span) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.bySession[s.sessionID]
+	return r != nil && r.first <= s.first && r.last >= s.last
+}
+
 // takeSpan returns the facts of a part of a session, if all are here, and forgets
 // everything up to its end.
 func (h *hotFacts) takeSpan(s *span) ([]event.Event, bool) {

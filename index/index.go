@@ -242,7 +242,7 @@ func (x *Indexer) follow(ctx context.Context) {
 		}
 		due = nil
 		waiters := x.takeWaiters()
-		err := x.pass(ctx)
+		err := x.pass(ctx, len(waiters) > 0 || x.hasSettlers())
 		for _, w := range waiters {
 			w <- err
 		}
@@ -279,6 +279,12 @@ func (x *Indexer) endWaiters() {
 		w <- errStopping
 	}
 	x.answerSettlers(errStopping)
+}
+
+func (x *Indexer) hasSettlers() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.settlers) > 0
 }
 
 func (x *Indexer) answerSettlers(err error) {

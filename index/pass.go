@@ -50,8 +50,9 @@ type track struct {
 // otherNodeWait is how long a node waits for another one that folds before it looks again.
 const otherNodeWait = 20 * time.Millisecond
 
-// pass folds everything that is durable when it begins.
-func (x *Indexer) pass(ctx context.Context) error {
+// pass folds everything that is durable when it begins. If another node folds and nobody
+// waits here, that node is left to it; what it doesn't come to is folded later.
+func (x *Indexer) pass(ctx context.Context, awaited bool) error {
 	for {
 		done, err := x.round(ctx)
 		var owned *store.OwnedError
@@ -59,6 +60,9 @@ func (x *Indexer) pass(ctx context.Context) error {
 		case err == nil && done:
 			return nil
 		case err == nil:
+		case errors.As(err, &owned) && !awaited:
+			ring(x.wake)
+			return nil
 		case errors.As(err, &owned):
 			select {
 			case <-ctx.Done():

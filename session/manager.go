@@ -174,6 +174,9 @@ func New(opt Options) *Manager {
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweepIdle)
 	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
+	if m.topics.hinted.reader, _ = opt.Store.(store.SpanReader); m.topics.hinted.reader != nil {
+		m.untilStop(m.topics.readHinted)
+	}
 	if opt.ExpireAfter > 0 {
 		m.untilStop(m.expireOutputs)
 	}

@@ -36,6 +36,8 @@ type topics struct {
 	behind bool
 	// line has the topics whose subscribers are to be woken, each once.
 	line []*topic
+	// hinted is what other nodes appended and is to be read.
+	hinted hinted
 }
 
 // topic is the durable end of one session.
@@ -59,6 +61,7 @@ type end struct {
 func (ts *topics) init(keep int) {
 	ts.keep, ts.byID, ts.feeds = keep, map[string]*topic{}, map[*Feed]struct{}{}
 	ts.bell = make(chan struct{}, 1)
+	ts.hinted.bell, ts.hinted.last = make(chan struct{}, 1), map[string]uint64{}
 	ts.begins = func() {}
 }
 
@@ -133,7 +136,9 @@ func (ts *topics) hint(a store.Appended) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.noteChange()
-	ts.reach(a.SessionID, a.Sequence)
+	if ts.byID[a.SessionID] != nil && !ts.hinted.note(a.SessionID, a.Sequence) {
+		ts.reach(a.SessionID, a.Sequence)
+	}
 }
 
 // noteChange has the feeds woken, if there are any. The caller holds the lock.

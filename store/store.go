@@ -384,6 +384,20 @@ type About struct {
 	Waiting int64 `json:"waiting,omitempty"`
 }
 
+// Span is a part of a session: its records from First to Last.
+type Span struct {
+	SessionID   string
+	First, Last uint64
+}
+
+// SpanReader is a store that reads parts of many sessions for the price of one question.
+type SpanReader interface {
+	// ReadSpans returns the records of each span, in the order of the spans. A span that
+	// isn't there as a whole, because records were removed, are damaged or don't exist, has
+	// none: [Store.Read] says why.
+	ReadSpans(ctx context.Context, spans []Span) ([][]Record, error)
+}
+
 // Node is one of the processes that share a store.
 type Node struct {
 	ID, Address string
