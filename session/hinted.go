@@ -26,9 +26,9 @@ type hinted struct {
 	last map[string]uint64
 }
 
-// note has a session read up to a sequence. It is false if the store can't read ahead.
+// noteSession has a session read up to a sequence. It is false if the store can't read ahead.
 // The lock of topics is held.
-func (h *hinted) note(id string, last uint64) bool {
+func (h *hinted) noteSession(id string, last uint64) bool {
 	if h.reader == nil {
 		return false
 	}

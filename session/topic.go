@@ -136,7 +136,7 @@ func (ts *topics) hint(a store.Appended) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.noteChange()
-	if ts.byID[a.SessionID] != nil && !ts.hinted.note(a.SessionID, a.Sequence) {
+	if ts.byID[a.SessionID] != nil && !ts.hinted.noteSession(a.SessionID, a.Sequence) {
 		ts.reach(a.SessionID, a.Sequence)
 	}
 }

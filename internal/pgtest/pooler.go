@@ -99,7 +99,7 @@ func (c *Cluster) startPooler(program string) (port int, stop func() error, err 
 	err = errors.Join(
 		os.WriteFile(users, fmt.Appendf(nil, "%q %q\n", superuser, c.password), 0o600),
 		os.WriteFile(conf, fmt.Appendf(nil, poolerSettings, c.port, port, users), 0o600),
-		c.give(dir), c.give(users), c.give(conf))
+		c.handOver(dir), c.handOver(users), c.handOver(conf))
 	if err != nil {
 		return 0, nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -115,8 +115,8 @@ func (c *Cluster) startPooler(program string) (port int, stop func() error, err 
 	return port, func() error { return errors.Join(leash.Close(), cmd.Wait()) }, nil
 }
 
-// give makes a file the server's user's.
-func (c *Cluster) give(path string) error {
+// handOver makes a file the server's user's.
+func (c *Cluster) handOver(path string) error {
 	if c.as == nil {
 		return nil
 	}

@@ -90,7 +90,7 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 		var others int
 		others, err = s.writeTransaction(ctx, g.batches, units)
 		if err == nil {
-			s.keeper.tell(units, others)
+			s.keeper.tellOthers(units, others)
 			return
 		}
 		if !mayRetry(err) {

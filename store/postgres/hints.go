@@ -60,8 +60,8 @@ func (q *hintQueue) add(units []*unit, others int) bool {
 	return any
 }
 
-// look has the others look for themselves.
-func (q *hintQueue) look() {
+// askToLook has the others look for themselves.
+func (q *hintQueue) askToLook() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.overflow = true
@@ -81,8 +81,8 @@ func (q *hintQueue) merge(session string, r hintRange) {
 	q.ranges[session] = r
 }
 
-// take empties the queue.
-func (q *hintQueue) take() (ranges map[string]hintRange, overflow bool) {
+// takeRanges empties the queue.
+func (q *hintQueue) takeRanges() (ranges map[string]hintRange, overflow bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ranges, overflow = q.ranges, q.overflow

@@ -80,17 +80,17 @@ func TestHintQueue(t *testing.T) {
 		t.Error("there is something to tell without records")
 	}
 	q.add([]*unit{unitOf("s", 3, 5), unitOf("t", 0, 1)}, 2)
-	ranges, _ := q.take()
+	ranges, _ := q.takeRanges()
 	q.add([]*unit{unitOf("s", 5, 9)}, 2)
 	q.giveBack(ranges, false)
-	ranges, overflow := q.take()
+	ranges, overflow := q.takeRanges()
 	if want := map[string]hintRange{"s": {4, 9}, "t": {1, 1}}; !maps.Equal(ranges, want) || overflow {
 		t.Errorf("%v, %v, want %v", ranges, overflow, want)
 	}
 	for i := range maxHinted + 1 {
 		q.add([]*unit{unitOf(fmt.Sprint(i), 0, 1)}, 2)
 	}
-	if ranges, overflow = q.take(); len(ranges) != maxHinted || !overflow {
+	if ranges, overflow = q.takeRanges(); len(ranges) != maxHinted || !overflow {
 		t.Errorf("%d ranges, overflow %v", len(ranges), overflow)
 	}
 }

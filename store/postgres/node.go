@@ -101,8 +101,8 @@ func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
 	return k
 }
 
-// tell has other nodes told what units appended. It never blocks.
-func (k *keeper) tell(units []*unit, others int) {
+// tellOthers has other nodes told what units appended. It never blocks.
+func (k *keeper) tellOthers(units []*unit, others int) {
 	if k.hints.add(units, others) {
 		k.ring()
 	}
@@ -110,7 +110,7 @@ func (k *keeper) tell(units []*unit, others int) {
 
 // wake tells other nodes that there is something to look for. It never blocks.
 func (k *keeper) wake() {
-	k.hints.look()
+	k.hints.askToLook()
 	k.ring()
 }
 
@@ -233,7 +233,7 @@ func (s *Store) replacedError() error {
 
 // notify doesn't wait for the disk: a lost hint is only late.
 func (k *keeper) notify(ctx context.Context) error {
-	ranges, overflow := k.hints.take()
+	ranges, overflow := k.hints.takeRanges()
 	texts := payloads(k.s.opts.NodeID, ranges, overflow)
 	if len(texts) == 0 {
 		return nil
