@@ -160,12 +160,13 @@ func (l *boundedListener) hasRoom() bool {
 	return true
 }
 
-// refuse answers without reading: the request may never come. What fits into the
-// socket's buffer is written without waiting.
+// refuse answers without reading: the request may never come. The answer fits into the
+// buffer of a socket that was just opened, so the deadline is for what can't happen; a
+// short one passes before the write on a busy machine, and the client learns nothing.
 func (l *boundedListener) refuse(c net.Conn) {
 	err := l.s.boundReached(fault.Unavailable, "connections", "too many connections are open; try again shortly")
 	if l.raw {
-		_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = c.Write(rawProblem(err))
 	}
 	_ = c.Close()
