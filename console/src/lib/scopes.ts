@@ -119,6 +119,7 @@ export const scopes: Record<CommandName, Role> = {
   get_retention: "admin",
   run_retention: "admin",
   list_nodes: "admin",
+  read_audit: "observer",
   start_replay: "client",
   get_replay: "observer",
   cancel_replay: "client",
