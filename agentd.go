@@ -121,6 +121,10 @@ type Runtime struct {
 	// awaySince is since when sessions are seen whose files are out of reach; it belongs to
 	// the goroutine that takes sessions over.
 	awaySince map[string]time.Time
+	// life ends with the runtime. drains guards stopDrain, which ends a drain.
+	life      context.Context //nolint:containedctx // it is the runtime's own
+	drains    sync.Mutex
+	stopDrain context.CancelFunc
 }
 
 // Open starts a runtime. What an earlier process left unfinished is taken up in
@@ -178,7 +182,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	}
 	r.reads.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r.stop = stop
+	r.stop, r.life = stop, run
 	r.shareTokens(ctx)
 	r.background.Go(func() { r.follow(run) })
 	if opt.Recovery != "none" {

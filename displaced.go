@@ -64,7 +64,14 @@ func (l *locator) Marks() []string {
 // describeNode says what the other nodes are told of this one.
 func (r *Runtime) describeNode() store.About {
 	running, waiting := r.loop.Threads()
-	return store.About{Running: int64(running), Waiting: int64(waiting)}
+	a := store.About{Running: int64(running), Waiting: int64(waiting)}
+	switch {
+	case r.manager.IsDrained():
+		a.State = "drained"
+	case r.manager.IsDraining():
+		a.State = "draining"
+	}
+	return a
 }
 
 // strandAfter is how long a session's files may be out of reach before that becomes a fact:

@@ -51,6 +51,9 @@ func (r *Runtime) takeOver(ctx context.Context) {
 
 // adoptOnce takes one batch and returns its size.
 func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
+	if r.manager.IsDraining() {
+		return 0, nil
+	}
 	ids, err := r.manager.Adopt(ctx, adopted)
 	if len(ids) > 0 {
 		r.opt.Logger.Info("sessions without a node are taken over", "sessions", len(ids))

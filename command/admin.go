@@ -316,6 +316,9 @@ type NodeRecord struct {
 	Pool string `json:"pool,omitempty"`
 	// Labels are words about the node for people.
 	Labels []string `json:"labels,omitempty"`
+	// State says whether the node takes work: open, draining while it hands over what it
+	// has, or drained.
+	State string `json:"state" enum:"open draining drained"`
 	// Running counts the threads that the node works on, by its last sign of life.
 	Running int64 `json:"running"`
 	// Waiting counts the threads that wait until there is room.

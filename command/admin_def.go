@@ -69,6 +69,13 @@ func adminDefs() []Def {
 			Example: `{"olderThanMs":31536000000,"dryRun":true}`,
 		},
 		{
+			Name: "drain_node", Noun: "administration", Form: formOf[DrainNode, DrainNodeResult](),
+			Mutates: true, Repeatable: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Has a node take no new work and hand over what it has, or ends that.",
+			Doc:     "It returns at once; list_nodes shows how far it is. Each session moves when the step that it is in has ended. The node answers on and passes commands on to the others, and /readyz says 503. Sessions whose files only that node has stay where they are. A restart ends it, and so does end.",
+			Example: `{"nodeId":"node-a"}`,
+		},
+		{
 			Name: "list_nodes", Noun: "administration", Form: formOf[ListNodes, ListNodesResult](),
 			Scope: RoleAdmin, Available: true, Since: "0.2",
 			Means:   "Lists the nodes that share the store.",

@@ -136,6 +136,9 @@ type Loop struct {
 	slots    *slots
 	wg       sync.WaitGroup
 
+	// paused says that no further step is begun.
+	paused atomic.Bool
+
 	mu      sync.Mutex
 	closed  bool
 	runners map[key]*runner
@@ -373,7 +376,7 @@ func (l *Loop) wakeLocked(k key, cause error) {
 		}
 		return
 	}
-	if l.closed {
+	if l.closed || l.paused.Load() {
 		return
 	}
 	l.runners[k] = &runner{}
@@ -389,7 +392,7 @@ func (l *Loop) runThread(k key) {
 		return
 	}
 	defer l.slots.leave(account)
-	for l.ctx.Err() == nil {
+	for l.ctx.Err() == nil && !l.paused.Load() {
 		done, err := l.stepThread(k)
 		if done || moved(err) {
 			// What the thread was found in may have come of facts that were never stored.

@@ -76,8 +76,17 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 		ctx = command.WithForwarder(ctx, s.forwarderOf(q))
 	}
 	value, err := s.backend.Do(ctx, q.caller, p)
-	if to := q.forwardable(err); to != "" {
-		return s.forwardCommand(ctx, q, to, d, body, err)
+	for began := time.Now(); ; {
+		to := q.forwardable(err)
+		if to == "" {
+			break
+		}
+		result, failed := s.forwardCommand(ctx, q, to, d, body, err)
+		if !unreached(failed) || time.Since(began) > unreachedFor || !pause(ctx, nodeCheck/2) {
+			return result, failed
+		}
+		// The node is stopping, or just did: its sessions are on their way to another one.
+		value, err = s.backend.Do(ctx, q.caller, p)
 	}
 	if err != nil {
 		return nil, err

@@ -383,18 +383,15 @@ func (r *request) listNodes(ctx context.Context, p *command.ListNodes) (*command
 	}
 	shared := r.m.shared
 	if shared == nil {
-		return &command.ListNodesResult{Nodes: []command.NodeRecord{{NodeID: r.m.opt.RuntimeID, Self: true, Alive: true, Sessions: int64(r.m.Figures().Loaded)}}}, nil
+		return &command.ListNodesResult{Nodes: []command.NodeRecord{r.m.onlyNode()}}, nil
 	}
 	nodes, err := shared.Nodes(ctx)
 	if err != nil {
 		return nil, storeFault(err)
 	}
 	res := &command.ListNodesResult{Nodes: []command.NodeRecord{}}
-	for _, n := range nodes {
-		res.Nodes = append(res.Nodes, command.NodeRecord{
-			NodeID: n.ID, Address: n.Address, Self: n.Self, Alive: n.Alive, LastSeenAt: n.LastSeen, LeaseUntil: n.LeaseUntil, Sessions: n.Sessions,
-			Pool: n.Pool, Labels: n.Labels, Running: n.Running, Waiting: n.Waiting,
-		})
+	for i := range nodes {
+		res.Nodes = append(res.Nodes, nodeRecord(&nodes[i]))
 	}
 	return res, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentd/command"
@@ -136,6 +137,9 @@ type Manager struct {
 	standings      sync.Mutex
 	standingsKnown bool
 
+	// draining says that this node leaves sessions to the others, drained that it has none
+	// left with work.
+	draining, drained atomic.Bool
 	// shared is the store if several nodes have it open, else nil.
 	shared store.Shared
 

@@ -485,6 +485,9 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 			return err
 		}
 	}
+	if err := w.m.leaveToOthers(ctx, w.id); err != nil {
+		return err
+	}
 	term, _ := w.m.term()
 	claim, err := w.m.claimSession(ctx, w.id)
 	if err != nil {

@@ -17,6 +17,8 @@ type backend struct {
 	agentd.Port
 	store  store.Store
 	listen string
+	// draining says that the node takes no new work; nil for a runtime that never does.
+	draining func() bool
 	// projects, if not nil, adds what the files of projects say.
 	projects *projectFiles
 	// servers says how the MCP servers stand; nil without any.
@@ -42,6 +44,9 @@ var (
 func (b *backend) Ready(context.Context) error {
 	if err := b.Err(); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the store acknowledges no writes")
+	}
+	if b.draining != nil && b.draining() {
+		return fault.New(fault.Unavailable, "the node is being drained")
 	}
 	return nil
 }

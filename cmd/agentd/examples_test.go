@@ -27,6 +27,8 @@ var notRun = map[string]string{
 	"--data postgres://":             "needs PostgreSQL; TestServePostgres has it",
 	"agentd tasks create --peer":     "needs another agent; the tests of peers have one",
 	"agentd conformance check http":  "needs a server at that port; the script conformance.txtar has one",
+	"agentd nodes drain":             "needs a node of that name; TestRollingRestart has one",
+	"agentd nodes undrain":           "as nodes drain",
 	"agentd completion":              "cobra's own",
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",
 	"agentd approve --mode":          "needs a plan that waits; the script plan.txtar has one",

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,8 +36,90 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			})
 		},
 	}
+	cmd.AddCommand(a.nodesDrain(), a.nodesUndrain())
 	return a.withDataFlags(cmd)
 }
+
+func (a *app) nodesDrain() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Have a node hand over what it does, before it is stopped",
+		Long: `Has a node take no new work and hand over what it has to the other nodes, each
+session when the step that it is in has ended, and waits until nothing is left;
+standard error shows how far it is. The node answers on: commands that reach it
+go to the others. Stop it then, or let it take work again with "nodes undrain".
+Sessions whose files only that node has stay there. Needs an admin.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd nodes drain node-a\n  agentd nodes drain --wait=false node-a",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p := &command.DrainNode{NodeID: given[0]}
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+				return a.drainAndWait(cmd.Context(), f, p, wait)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", true, "return when nothing is left")
+	return a.withDataFlags(cmd)
+}
+
+func (a *app) nodesUndrain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "undrain NODE",
+		Short: "Let a node take work again",
+		Long: `Lets a node take work again that was drained. A restart does the same. Needs an
+admin.
+
+Exit codes: 0 done, 1 failed, 2 usage.`,
+		Example: "  agentd nodes undrain node-a",
+		Args:    args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			p := &command.DrainNode{NodeID: given[0], End: true}
+			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+				return a.drainAndWait(cmd.Context(), f, p, false)
+			})
+		},
+	}
+	return a.withDataFlags(cmd)
+}
+
+// drainAndWait begins or ends a drain, waits if that is asked for, and shows the node.
+func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.DrainNode, wait bool) error {
+	var res command.DrainNodeResult
+	if err := f.Do(ctx, p, &res); err != nil {
+		return err
+	}
+	node, last := res.Node, int64(-1)
+	for wait && node.State != "drained" {
+		if node.Sessions != last {
+			last = node.Sessions
+			if _, err := fmt.Fprintf(a.err, "%s is %s: %d sessions, %d threads\n", terminal.Plain(node.NodeID), node.State, node.Sessions, node.Running); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(drainLook):
+		}
+		var list command.ListNodesResult
+		if err := f.Do(ctx, &command.ListNodes{}, &list); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list.Nodes, func(n command.NodeRecord) bool { return n.NodeID == node.NodeID })
+		if i < 0 || !list.Nodes[i].Alive {
+			return fmt.Errorf("node %s is gone; the others have what it did", node.NodeID)
+		}
+		node = list.Nodes[i]
+	}
+	out := &command.ListNodesResult{Nodes: []command.NodeRecord{node}}
+	return a.print(out, func(p *printer) { printNodes(p, out) })
+}
+
+// drainLook is how often a node that is being drained is looked at.
+const drainLook = 200 * time.Millisecond
 
 func printNodes(out *printer, res *command.ListNodesResult) {
 	rows := [][]string{{"NODE", "STATE", "LEASE", "SESSIONS", "THREADS", "POOL", "LABELS", "ADDRESS"}}
@@ -42,6 +127,9 @@ func printNodes(out *printer, res *command.ListNodesResult) {
 		state, lease := "gone", "-"
 		if n.Alive {
 			state = "alive"
+			if n.State != "open" {
+				state = n.State
+			}
 		}
 		if n.Self {
 			state += " *"

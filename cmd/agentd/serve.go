@@ -161,7 +161,7 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.wired.opened(ctx, s.runtime)
-	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers}
+	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers, draining: s.runtime.IsDraining}
 	if s.background {
 		b.projects = &projectFiles{runtime: s.runtime, sources: s.sources, models: s.modelIDs, log: s.log}
 	}
@@ -284,12 +284,16 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	served := make(chan error, 1)
 	listener := s.listener
 	s.listener = nil // Serve closes it, also when ctx ends before it begins
+	open, closeDoor := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeDoor()
 	go func() {
-		served <- s.door.Serve(ctx, listener)
+		served <- s.door.Serve(open, listener)
 		failed()
 	}()
 	<-ctx.Done()
 	s.log.Info("stopping")
+	s.drainFirst(ctx)
+	closeDoor()
 	_ = s.door.Stop(ctx) // from now on answers say so; the door waits for its clients itself
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
@@ -305,6 +309,16 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	case <-stop.Done():
 		return err
 	}
+}
+
+// drainWithin is how long a node that stops hands over what it has while it still answers.
+const drainWithin = 2 * time.Second
+
+// drainFirst hands over to the other nodes what is between two steps.
+func (s *serving) drainFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
+	defer cancel()
+	s.runtime.DrainFor(ctx)
 }
 
 // close closes what is open. What doesn't end in time is left to the end of the

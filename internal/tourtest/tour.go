@@ -104,6 +104,8 @@ func administration(do Do) {
 	do("get_retention", `{}`)
 	do("list_nodes", `{}`)
 	do("read_audit", `{"limit":20}`)
+	do("drain_node", `{}`)
+	do("drain_node", `{"end":true}`)
 }
 
 // peers gives work as a peer would, and deals with what becomes of it.

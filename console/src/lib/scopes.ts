@@ -118,6 +118,7 @@ export const scopes: Record<CommandName, Role> = {
   get_configuration: "admin",
   get_retention: "admin",
   run_retention: "admin",
+  drain_node: "admin",
   list_nodes: "admin",
   read_audit: "observer",
   start_replay: "client",

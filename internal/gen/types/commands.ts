@@ -2263,6 +2263,16 @@ export interface RunRetentionParams {
   dryRun?: boolean;
 }
 
+/** Has a node take no new work and hand over what it has. */
+export interface DrainNodeParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The node; if empty, the one that answers. */
+  nodeId?: string;
+  /** End lets the node take work again. */
+  end?: boolean;
+}
+
 /** Lists the nodes of the runtime. */
 export interface ListNodesParams {
 }
@@ -7447,10 +7457,10 @@ export interface RetentionRun {
   error?: string;
 }
 
-/** Has all nodes. */
-export interface ListNodesResult {
-  /** Nodes that share the store, this one first. */
-  nodes: NodeRecord[];
+/** The node as it is when the draining began or was ended. */
+export interface DrainNodeResult {
+  /** The node. */
+  node: NodeRecord;
 }
 
 /** One node. */
@@ -7473,10 +7483,18 @@ export interface NodeRecord {
   pool?: string;
   /** Words about the node for people. */
   labels?: string[];
+  /** State says whether the node takes work: open, draining while it hands over what it has, or drained. */
+  state: "open" | "draining" | "drained";
   /** Running counts the threads that the node works on, by its last sign of life. */
   running: number;
   /** Waiting counts the threads that wait until there is room. */
   waiting: number;
+}
+
+/** Has all nodes. */
+export interface ListNodesResult {
+  /** Nodes that share the store, this one first. */
+  nodes: NodeRecord[];
 }
 
 /** A page of what an auditor looks at. */
@@ -7799,6 +7817,8 @@ export interface Commands {
   get_retention: { params: GetRetentionParams; result: GetRetentionResult };
   /** Removes the events of old sessions now. */
   run_retention: { params: RunRetentionParams; result: RetentionRun };
+  /** Has a node take no new work and hand over what it has, or ends that. */
+  drain_node: { params: DrainNodeParams; result: DrainNodeResult };
   /** Lists the nodes that share the store. */
   list_nodes: { params: ListNodesParams; result: ListNodesResult };
   /** Reads what an auditor looks at, over all sessions that the caller may see. */

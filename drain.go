@@ -1,0 +1,140 @@
+package agentd
+
+import (
+	"context"
+	"time"
+
+	"agentd/command"
+	"agentd/session"
+	"agentd/store"
+)
+
+// drainEvery is how often a node that is being drained looks for what it can hand over.
+const drainEvery = 50 * time.Millisecond
+
+// drainNode has a node take no new work and hand over what it has, or ends that.
+func (r *Runtime) drainNode(ctx context.Context, caller command.Caller, p *command.DrainNode) (*command.DrainNodeResult, error) {
+	if err := session.CheckAdmin(caller, p); err != nil {
+		return nil, err
+	}
+	self, err := r.manager.NodeNamed(ctx, p.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	r.Drain(ctx, !p.End)
+	record, err := r.manager.NodeRecord(ctx, self)
+	if err != nil {
+		return nil, err
+	}
+	return &command.DrainNodeResult{Node: *record}, nil
+}
+
+// Drain has this node take no new work and hand over what it has to the others, step by
+// step; off ends that. It returns at once; [Runtime.Drained] says when nothing is left.
+func (r *Runtime) Drain(ctx context.Context, on bool) {
+	if !r.manager.SetDraining(on) {
+		return
+	}
+	r.loop.Pause(on)
+	r.announce(ctx)
+	r.opt.Logger.Info("the node is drained", "on", on)
+	r.drains.Lock()
+	defer r.drains.Unlock()
+	if r.stopDrain != nil {
+		r.stopDrain()
+		r.stopDrain = nil
+	}
+	run, stop := context.WithCancel(r.life)
+	if on {
+		r.stopDrain = stop
+		r.background.Go(func() { r.drain(run) })
+		return
+	}
+	stop()
+	r.background.Go(func() {
+		ids, err := r.manager.Left(r.life)
+		if err != nil && r.life.Err() == nil {
+			r.opt.Logger.Error("what the node has could not be listed", "error", err)
+		}
+		r.takeUpAll(r.life, ids)
+	})
+}
+
+// IsDraining reports whether the node takes no new work.
+func (r *Runtime) IsDraining() bool { return r.manager.IsDraining() }
+
+// Drained reports whether the node is being drained and has nothing left to hand over.
+func (r *Runtime) Drained() bool { return r.manager.IsDrained() }
+
+// drain hands sessions over until ctx ends, each when its steps under way have ended.
+func (r *Runtime) drain(ctx context.Context) {
+	defer r.manager.SetDrained(false)
+	for ctx.Err() == nil {
+		left, err := r.handOver(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.opt.Logger.Warn("sessions could not be handed over; it is tried again", "error", err)
+		case r.manager.SetDrained(left == 0):
+			r.announce(ctx)
+			if left == 0 {
+				r.opt.Logger.Info("the node has handed over what it had")
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(drainEvery):
+		}
+	}
+}
+
+// handOver hands over what is between two steps, and returns how many sessions are left.
+func (r *Runtime) handOver(ctx context.Context) (left int, err error) {
+	if !r.manager.IsShared() {
+		left, _ = r.loop.Threads()
+		return left, nil
+	}
+	ids, err := r.manager.Left(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if r.loop.IsBusy(ctx, id) {
+			left++
+			continue
+		}
+		done, err := r.manager.HandOver(ctx, id)
+		if err != nil {
+			return left, err
+		}
+		if !done {
+			left++
+		}
+	}
+	return left, nil
+}
+
+func (r *Runtime) announce(ctx context.Context) {
+	if shared, ok := r.opt.Store.(store.Shared); ok {
+		if err := shared.Announce(ctx); err != nil && ctx.Err() == nil {
+			r.opt.Logger.Warn("the other nodes could not be told", "error", err)
+		}
+	}
+}
+
+// DrainFor drains the node before it stops, for as long as ctx lasts: what it hands over
+// goes on elsewhere without a gap. A node that is alone has no one to hand over to.
+func (r *Runtime) DrainFor(ctx context.Context) {
+	alone, err := r.manager.Alone(ctx)
+	if err != nil || alone {
+		return
+	}
+	r.Drain(ctx, true)
+	for ctx.Err() == nil && !r.Drained() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(drainEvery):
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/fault"
+	"agentd/store"
+)
+
+// This file has what lets a node hand its sessions over while it runs.
+
+// SetDraining says whether this node leaves sessions that it doesn't have to the others; it
+// reports whether that is a change.
+func (m *Manager) SetDraining(on bool) bool { return m.draining.Swap(on) != on }
+
+// IsDraining reports whether this node hands over what it has.
+func (m *Manager) IsDraining() bool { return m.draining.Load() }
+
+// SetDrained says whether a node that is drained has nothing left; it reports whether that is
+// a change.
+func (m *Manager) SetDrained(on bool) bool { return m.drained.Swap(on) != on }
+
+// IsDrained reports whether this node is drained and has nothing left.
+func (m *Manager) IsDrained() bool { return m.draining.Load() && m.drained.Load() }
+
+// HandOver gives up a session that nothing uses at this moment: the next node that looks
+// takes it up. It reports whether it did.
+func (m *Manager) HandOver(ctx context.Context, sessionID string) (bool, error) {
+	if m.shared == nil {
+		return false, nil
+	}
+	m.mu.Lock()
+	w := m.writers[sessionID]
+	if w != nil && w.users > 0 {
+		m.mu.Unlock()
+		return false, nil
+	}
+	delete(m.writers, sessionID)
+	m.mu.Unlock()
+	if w != nil {
+		return true, w.retireSession(ctx, true)
+	}
+	// It is out of memory, and still this node's.
+	claim, err := m.opt.Store.Claim(ctx, sessionID)
+	if OwnedElsewhere(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, storeFault(err)
+	}
+	return true, m.shared.Yield(ctx, sessionID, claim.Epoch)
+}
+
+// leaveToOthers refuses a session that this node would have to claim while it is drained,
+// if another node can have it.
+func (m *Manager) leaveToOthers(ctx context.Context, sessionID string) error {
+	if m.shared == nil || !m.draining.Load() || sessionID == event.RuntimeSession || sessionID == cardedSession {
+		return nil
+	}
+	p, _, err := m.knownPlace(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	var to *store.Node
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Self || !n.Alive || n.Address == "" || n.State != "" || (p != nil && !placedOn(p, n)) {
+			continue
+		}
+		if to == nil || n.Running+n.Waiting < to.Running+to.Waiting {
+			to = n
+		}
+	}
+	if to == nil {
+		return nil // no one else can
+	}
+	return &store.OwnedError{SessionID: sessionID, Owner: to.ID, Address: to.Address, Until: to.LeaseUntil}
+}
+
+// placedOn reports whether a node reaches a place for sure.
+func placedOn(p *event.WorkspacePlace, n *store.Node) bool {
+	return n.ID == p.Node || (p.Pool != "" && n.Pool == p.Pool)
+}
+
+// NodeNamed finds the node that a command is about: this one, or the error says where the
+// other one is.
+func (m *Manager) NodeNamed(ctx context.Context, nodeID string) (string, error) {
+	if m.shared == nil {
+		if nodeID != "" && nodeID != m.opt.RuntimeID {
+			return "", fault.New(fault.NotFound, "there is no node %s; there is one, %s", nodeID, m.opt.RuntimeID)
+		}
+		return m.opt.RuntimeID, nil
+	}
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return "", storeFault(err)
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case nodeID != "" && n.ID != nodeID, nodeID == "" && !n.Self:
+			continue
+		case n.Self:
+			return n.ID, nil
+		case !n.Alive || n.Address == "":
+			return "", fault.New(fault.Unavailable, "node %s is gone, and the others have what it did", nodeID)
+		}
+		f := fault.New(fault.Unavailable, "node %s has to do it itself", nodeID)
+		f.Elsewhere = n.Address
+		return "", f
+	}
+	return "", fault.New(fault.NotFound, "there is no node %s; list_nodes has those that there are", nodeID)
+}
+
+// NodeRecord is what is known of a node.
+func (m *Manager) NodeRecord(ctx context.Context, nodeID string) (*command.NodeRecord, error) {
+	if m.shared == nil {
+		r := m.onlyNode()
+		return &r, nil
+	}
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	for i := range nodes {
+		if nodes[i].ID == nodeID {
+			r := nodeRecord(&nodes[i])
+			return &r, nil
+		}
+	}
+	return nil, storeFault(errors.Join(store.ErrNotFound, errStopped))
+}
+
+// onlyNode is the node of a store that one process has to itself.
+func (m *Manager) onlyNode() command.NodeRecord {
+	state := "open"
+	switch {
+	case m.IsDrained():
+		state = "drained"
+	case m.draining.Load():
+		state = "draining"
+	}
+	return command.NodeRecord{NodeID: m.opt.RuntimeID, Self: true, Alive: true, Sessions: int64(m.Figures().Loaded), State: state}
+}
+
+func nodeRecord(n *store.Node) command.NodeRecord {
+	state := n.State
+	if state == "" {
+		state = "open"
+	}
+	return command.NodeRecord{
+		NodeID: n.ID, Address: n.Address, Self: n.Self, Alive: n.Alive, LastSeenAt: n.LastSeen, LeaseUntil: n.LeaseUntil, Sessions: n.Sessions,
+		Pool: n.Pool, Labels: n.Labels, State: state, Running: n.Running, Waiting: n.Waiting,
+	}
+}
