@@ -64,7 +64,7 @@ func plant(v reflect.Value, path string, tag reflect.StructTag, visit func(path 
 // for the few that are made for secrets.
 func TestEveryParameterIsRedacted(t *testing.T) {
 	passed := []string{
-		"list_.Page.Cursor", "get_job.Page.Cursor", "search.Page.Cursor", "get_session.Before", "resume_thread.ResumeToken", "reconnect_channel.ResumeToken",
+		"list_.Page.Cursor", "get_job.Page.Cursor", "search.Page.Cursor", "get_session.Before", "read_audit.After", "resume_thread.ResumeToken", "reconnect_channel.ResumeToken",
 		"set_peer_push.Sealed", "write_process_stdin.Data", "write_process_stdin.Base64",
 	}
 	places := 0

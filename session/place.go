@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -180,12 +181,7 @@ func (m *Manager) knownPlace(ctx context.Context, sessionID string) (p *event.Wo
 }
 
 func lastLine(b []byte) []byte {
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i] == '\n' {
-			return b[i+1:]
-		}
-	}
-	return b
+	return b[bytes.LastIndexByte(b, '\n')+1:]
 }
 
 // admitPlace refuses to claim a session whose files other nodes have.

@@ -48,6 +48,11 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		if e.err == nil {
 			return code
 		}
+		// A server that can't be started for a mistake of the user's can't be reached either;
+		// what they have to know is the mistake.
+		if f, ok := errors.AsType[*fault.Error](err); ok && code == exitUsage && errors.Is(f.Err, e) {
+			err = e
+		}
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
 	said, _ := redact.New(redact.Options{}).Text(suggestValue(a.nameKey(nameFlag(cmd, err, describe(err)))))

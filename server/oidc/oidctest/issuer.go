@@ -42,21 +42,26 @@ func (p *Issuer) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 		return
 	}
-	var answer any
+	var answer []byte
+	var err error
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		answer = map[string]any{
+		answer, err = json.Marshal(map[string]any{
 			"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
 			"id_token_signing_alg_values_supported": []string{string(jose.RS256)},
-		}
+		})
 	case "/keys":
-		answer = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.Load().Public()}}
+		answer, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.Load().Public()}})
 	default:
 		http.NotFound(w, r)
 		return
 	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // a client that left
+	_, _ = w.Write(answer) // a client that left
 }
 
 // Key makes a key.

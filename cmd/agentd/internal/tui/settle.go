@@ -1,5 +1,7 @@
 package tui
 
+import "slices"
+
 // settler keeps a drawing from leaving parts of itself behind when it becomes smaller.
 //
 // The renderer erases from the first row of what it drew, and counts the way there from
@@ -40,7 +42,7 @@ func (s *settler) settle(lines []string, row int) (shown []string, cursor int) {
 		s.waiting, s.mark, s.since = true, !s.mark, stands
 	}
 	s.since = max(s.since, stands)
-	return append(lines[:len(lines):len(lines)], make([]string, s.lowest+1-len(lines))...), stands
+	return append(slices.Clip(lines), make([]string, s.lowest+1-len(lines))...), stands
 }
 
 // written takes the mark of what was written to the terminal.
