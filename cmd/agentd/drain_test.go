@@ -97,7 +97,8 @@ func TestRollingRestart(t *testing.T) {
 				t.Fatalf("the node isn't drained: %v", s)
 			}
 		}
-		if res := nodes[i].getWithToken("/readyz"); res.StatusCode != http.StatusServiceUnavailable {
+		res := nodes[i].getWithToken("/readyz")
+		if _ = res.Body.Close(); res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("/readyz of a drained node: %d", res.StatusCode)
 		}
 		if code := nodes[i].stop(syscall.SIGTERM); code != 0 {

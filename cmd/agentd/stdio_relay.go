@@ -112,10 +112,10 @@ func (w *relay) run(ctx context.Context, in io.Reader) error {
 
 // ignoreEnd leaves an error out that comes from having been told to end.
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // errOut says that nothing can be written to standard output.

@@ -49,15 +49,15 @@ func (q *hintQueue) add(units []*unit, others int) bool {
 	if others == 0 {
 		return false
 	}
-	any := q.overflow
+	told := q.overflow
 	for _, u := range units {
 		if u.expected == anyHead || u.expected == noHead {
 			continue
 		}
-		any = true
+		told = true
 		q.merge(u.session, hintRange{uint64(u.expected) + 1, u.head})
 	}
-	return any
+	return told
 }
 
 // askToLook has the others look for themselves.

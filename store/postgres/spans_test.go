@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"testing"
 
 	"agentd/internal/pgtest"
@@ -54,7 +55,7 @@ func TestReadSpans(t *testing.T) {
 		}
 		for n, r := range read[i] {
 			want := all[c.span.SessionID][int(c.span.First)-1+n]
-			if r.Sequence != want.Sequence || r.Hash != want.Hash || string(r.Data) != string(want.Data) {
+			if r.Sequence != want.Sequence || r.Hash != want.Hash || !bytes.Equal(r.Data, want.Data) {
 				t.Errorf("%+v: record %d is not the one that was appended", c.span, n)
 			}
 		}
