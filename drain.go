@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentd/command"
+	"agentd/event"
 	"agentd/session"
 	"agentd/store"
 )
@@ -26,7 +27,11 @@ func (r *Runtime) drainNode(ctx context.Context, caller command.Caller, p *comma
 	if err != nil {
 		return nil, err
 	}
-	return &command.DrainNodeResult{Node: *record}, nil
+	change := &event.RuntimeChanged{Change: "node_drained", NodeID: record.NodeID}
+	if p.End {
+		change.Change = "node_opened"
+	}
+	return session.RecordChange(ctx, r.manager, caller, p, change, command.DrainNodeResult{Node: *record})
 }
 
 // Drain has this node take no new work and hand over what it has to the others, step by

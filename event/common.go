@@ -204,7 +204,9 @@ type RuntimeChanged struct {
 	// EventsBefore is the moment before which a session must have ended for its events to
 	// be removed.
 	EventsBefore time.Time `json:"eventsBefore,omitzero"`
-	ChangedBy    *Actor    `json:"changedBy,omitempty"`
+	// NodeID is the node that takes no new work from now on, or takes some again.
+	NodeID    string `json:"nodeId,omitempty"`
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // QuotaLimits are the limits of one account; 0 is none.

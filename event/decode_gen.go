@@ -3129,7 +3129,7 @@ func (p *SessionDeleted) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 func (p *RuntimeChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "change":
-		return 1 << 0, s.enum(&p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started")
+		return 1 << 0, s.enum(&p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened")
 	case "tokenId":
 		return 1 << 1, s.text(&p.TokenID)
 	case "tokenName":
@@ -3144,8 +3144,10 @@ func (p *RuntimeChanged) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 6, decodePointer(s, &p.Quotas)
 	case "eventsBefore":
 		return 1 << 7, s.time(&p.EventsBefore)
+	case "nodeId":
+		return 1 << 8, s.text(&p.NodeID)
 	case "changedBy":
-		return 1 << 8, decodePointer(s, &p.ChangedBy)
+		return 1 << 9, decodePointer(s, &p.ChangedBy)
 	}
 	return 0, false
 }

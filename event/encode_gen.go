@@ -4576,6 +4576,7 @@ func (p *RuntimeChanged) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"account":`, p.Account)
 	dst = appendSetObject(dst, `,"quotas":`, p.Quotas)
 	dst = appendSetTime(dst, `,"eventsBefore":`, p.EventsBefore)
+	dst = appendSetString(dst, `,"nodeId":`, p.NodeID)
 	dst = appendSetObject(dst, `,"changedBy":`, p.ChangedBy)
 	return append(dst, '}')
 }
@@ -4585,9 +4586,9 @@ func (p *RuntimeChanged) check() error {
 		return missingField("payload")
 	}
 	switch p.Change {
-	case "token_created", "token_rotated", "token_revoked", "quotas_set", "quotas_reset", "retention_started":
+	case "token_created", "token_rotated", "token_revoked", "quotas_set", "quotas_reset", "retention_started", "node_drained", "node_opened":
 	default:
-		return notOneOf("change", p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started")
+		return notOneOf("change", p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened")
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err

@@ -200,6 +200,7 @@ func TestTwoConfigurations(t *testing.T) {
 	// A key that differs is used once; then the server stays as it is, and says so.
 	works(6, "NO_PROXY=one")
 	works(7, "NO_PROXY=two")
+	open.call("list_sessions", map[string]any{}, nil) // it has found the new one
 	out, code := run("NO_PROXY=one")
 	if code != 0 || !strings.Contains(out, "another value of NO_PROXY") || !strings.Contains(out, "agentd daemon restart") || p.starts() != 7 {
 		t.Errorf("%d, %d starts: %s", code, p.starts(), out)

@@ -41,7 +41,7 @@ before it was read is named on standard error.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  agentd audit --types 'permission.*,policy.changed'
-  agentd audit --json --cursor-file audit.cursor >> audit.jsonl
+  agentd audit --json --cursor-file audit.cursor
   agentd audit -f`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

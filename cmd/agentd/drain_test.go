@@ -25,8 +25,9 @@ type rolling struct {
 
 func (r *rolling) pick(i int) *client.Client { return r.nodes[i%len(r.nodes)] }
 
-// do gives a command to one of the nodes, and to the next one only if no answer comes: the
-// command has an idempotency key. An answer that refuses it is a failure.
+// do gives a command to one of the nodes, and to the next one only if no answer comes, or
+// one that says that the node stops: the command has an idempotency key. Any other answer
+// that refuses it is a failure.
 func (r *rolling) do(ctx context.Context, i int, p command.Params, res any) error {
 	var err error
 	for try := range 100 {
@@ -40,10 +41,10 @@ func (r *rolling) do(ctx context.Context, i int, p command.Params, res any) erro
 	return err
 }
 
-// unanswered reports whether no answer came.
+// unanswered reports whether no answer came, or that of a node which stops.
 func unanswered(err error) bool {
 	_, ok := errors.AsType[*url.Error](err)
-	return ok
+	return ok || strings.Contains(err.Error(), "the runtime is stopping")
 }
 
 // states returns what the nodes say of each other.

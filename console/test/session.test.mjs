@@ -103,9 +103,9 @@ export default {
     await page.locator("svg .node").first().waitFor();
     await screen(page, "session-past");
     await page.keyboard.press("ArrowRight");
-    await page.getByText(`#${at + 1} of`).waitFor();
+    await page.locator(`.session[data-shown="${at + 1}"]`).waitFor();
     await page.keyboard.press("ArrowLeft");
-    await page.getByText(`#${at} of`).waitFor();
+    await page.locator(`.session[data-shown="${at}"]`).waitFor();
     await page.keyboard.press("f");
     await page.waitForURL((u) => !u.pathname.endsWith("/licence"));
     const fork = decodeURIComponent(new URL(page.url()).pathname.split("/").pop());

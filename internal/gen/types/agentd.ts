@@ -2124,7 +2124,7 @@ export interface SessionDeleted {
 /** RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the runtime's own session and has no secrets. */
 export interface RuntimeChanged {
   /** Change says what was done. */
-  change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started";
+  change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started" | "node_drained" | "node_opened";
   /** TokenID and TokenName are the token that was made, renewed or revoked, Role what it lets its holder do. */
   tokenId?: string;
   tokenName?: string;
@@ -2136,6 +2136,8 @@ export interface RuntimeChanged {
   quotas?: QuotaLimits;
   /** EventsBefore is the moment before which a session must have ended for its events to be removed. */
   eventsBefore?: string;
+  /** NodeID is the node that takes no new work from now on, or takes some again. */
+  nodeId?: string;
   changedBy?: Actor;
 }
 
