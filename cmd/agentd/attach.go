@@ -210,23 +210,35 @@ func dialOnly(n *serverNote) (*remoteFacts, error) {
 	return newRemote(base, n.Socket, n.Token, nil)
 }
 
-func notedPID(ctx context.Context, n *serverNote) (int, error) {
+// notedStatus is what a server says of itself.
+type notedStatus struct {
+	Connections int64         `json:"connections"`
+	Runtime     runtimeStatus `json:"runtime"`
+}
+
+// askStatus asks the server of a note how it is.
+func askStatus(ctx context.Context, n *serverNote) (said notedStatus, err error) {
 	r, err := dialOnly(n)
 	if err != nil {
-		return 0, err
+		return said, err
 	}
 	defer func() { _ = r.Close() }()
 	data, err := r.status(ctx)
 	if err != nil {
-		return 0, err
+		return said, err
 	}
-	var said struct {
-		Runtime runtimeStatus `json:"runtime"`
+	if err := json.Unmarshal(data, &said); err != nil {
+		return said, fmt.Errorf("status: %w", err)
 	}
-	if err := json.Unmarshal(data, &said); err != nil || said.Runtime.PID <= 1 {
-		return 0, errors.Join(errors.New("the server doesn't say which process it is"), err)
+	return said, nil
+}
+
+func notedPID(ctx context.Context, n *serverNote) (int, error) {
+	said, err := askStatus(ctx, n)
+	if err == nil && said.Runtime.PID <= 1 {
+		err = errors.New("the server doesn't say which process it is")
 	}
-	return said.Runtime.PID, nil
+	return said.Runtime.PID, err
 }
 
 // workspaceHeader says where sessions work that a request opens without naming a folder.

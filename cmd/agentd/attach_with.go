@@ -189,22 +189,8 @@ func (a *app) wasReplaced(c *config.Config, n *serverNote) bool {
 
 // otherClients counts the connections that a server has beside this process's.
 func otherClients(ctx context.Context, n *serverNote) (int64, error) {
-	r, err := dialOnly(n)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = r.Close() }()
-	data, err := r.status(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var said struct {
-		Connections int64 `json:"connections"`
-	}
-	if err := json.Unmarshal(data, &said); err != nil {
-		return 0, fmt.Errorf("status: %w", err)
-	}
-	return max(0, said.Connections-1), nil
+	said, err := askStatus(ctx, n)
+	return max(0, said.Connections-1), err
 }
 
 const (

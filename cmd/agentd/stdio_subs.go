@@ -86,9 +86,9 @@ func (s *relaySubs) wasResumed(sub *relaySub, answer *relayAnswer) []byte {
 	return wire.AppendRPCNotification(nil, "subscription.ended", params)
 }
 
-// add keeps a subscription that a server made, and gives it a name.
+// keepAnswered keeps a subscription that a server made, and gives it a name.
 // It returns the answer as the client gets it.
-func (s *relaySubs) add(call *relayedCall, result []byte, hidden bool) []byte {
+func (s *relaySubs) keepAnswered(call *relayedCall, result []byte, hidden bool) []byte {
 	var res map[string]json.RawMessage
 	var server string
 	if json.Unmarshal(result, &res) != nil || json.Unmarshal(res["subscriptionId"], &server) != nil {
@@ -277,7 +277,7 @@ func (w *relay) answered(call *relayedCall, answer *relayAnswer, message []byte)
 	}
 	switch call.Method {
 	case methodSubscribe:
-		return wire.AppendRPCResult(nil, call.ID, w.subs.add(call, answer.Result, w.hides(call)))
+		return wire.AppendRPCResult(nil, call.ID, w.subs.keepAnswered(call, answer.Result, w.hides(call)))
 	case methodUnsubscribe:
 		var in struct {
 			SubscriptionID string `json:"subscriptionId"`

@@ -41,8 +41,8 @@ type hintQueue struct {
 	others   int
 }
 
-// add notes what a group appended. It reports whether there is something to tell.
-func (q *hintQueue) add(units []*unit, others int) bool {
+// noteAppended keeps what a group appended. It reports whether there is something to tell.
+func (q *hintQueue) noteAppended(units []*unit, others int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.others = others

@@ -73,22 +73,22 @@ func TestHintQueue(t *testing.T) {
 	unitOf := func(session string, before int64, head uint64) *unit {
 		return &unit{session: session, expected: before, head: head}
 	}
-	if q.add([]*unit{unitOf("s", 0, 3)}, 0) {
+	if q.noteAppended([]*unit{unitOf("s", 0, 3)}, 0) {
 		t.Error("there is something to tell without another node")
 	}
-	if q.add([]*unit{unitOf("s", anyHead, 0)}, 1) {
+	if q.noteAppended([]*unit{unitOf("s", anyHead, 0)}, 1) {
 		t.Error("there is something to tell without records")
 	}
-	q.add([]*unit{unitOf("s", 3, 5), unitOf("t", 0, 1)}, 2)
+	q.noteAppended([]*unit{unitOf("s", 3, 5), unitOf("t", 0, 1)}, 2)
 	ranges, _ := q.takeRanges()
-	q.add([]*unit{unitOf("s", 5, 9)}, 2)
+	q.noteAppended([]*unit{unitOf("s", 5, 9)}, 2)
 	q.giveBack(ranges, false)
 	ranges, overflow := q.takeRanges()
 	if want := map[string]hintRange{"s": {4, 9}, "t": {1, 1}}; !maps.Equal(ranges, want) || overflow {
 		t.Errorf("%v, %v, want %v", ranges, overflow, want)
 	}
 	for i := range maxHinted + 1 {
-		q.add([]*unit{unitOf(fmt.Sprint(i), 0, 1)}, 2)
+		q.noteAppended([]*unit{unitOf(fmt.Sprint(i), 0, 1)}, 2)
 	}
 	if ranges, overflow = q.takeRanges(); len(ranges) != maxHinted || !overflow {
 		t.Errorf("%d ranges, overflow %v", len(ranges), overflow)

@@ -103,7 +103,7 @@ func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
 
 // tellOthers has other nodes told what units appended. It never blocks.
 func (k *keeper) tellOthers(units []*unit, others int) {
-	if k.hints.add(units, others) {
+	if k.hints.noteAppended(units, others) {
 		k.ring()
 	}
 }

@@ -52,13 +52,13 @@ func (o *OIDC) check(add reporter) {
 		return
 	}
 	if u, err := url.Parse(o.Issuer); err == nil && u.Scheme == "http" && !netaddr.LoopbackHost(u.Hostname()) {
-		add("oidc.issuer", "must begin with https://: whoever can change what it answers lets anyone in")
+		add("oidc.issuer", "must begin with https://: without TLS, anyone on the network could sign tokens in its name")
 	}
 	if o.Audience == "" {
 		add("oidc.audience", "is missing: without it, tokens for other programs would be let in")
 	}
 	if len(o.Grants) == 0 {
-		add("oidc.grants", "is empty: nobody could come in; add for example {group: \"*\", role: client}")
+		add("oidc.grants", "lets no one in; add for example {group: \"*\", role: client}")
 	}
 	for i, g := range o.Grants {
 		at := fmt.Sprintf("oidc.grants[%d]", i)
