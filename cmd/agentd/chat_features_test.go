@@ -292,11 +292,22 @@ var features = map[string]feature{
 	"outputs": {
 		args: []string{"--mode", "auto"},
 		steps: []step{
-			{keys: "noisy\r", sees: "That was loud."}, {sees: idle}, {keys: ctrlO, sees: "call 1 of 1"}, {keys: "G", sees: "\n300"}, {keys: "q", loses: "call 1 of 1"},
+			{keys: "noisy\r", sees: "That was loud."}, {sees: idle}, {keys: ctrlO, sees: "call 1 of 1"}, {keys: "G", sees: "\n300"},
+			// Keys that follow the one that closes it are the input's.
+			{keys: "qa draft", loses: "call 1 of 1"},
+			{sees: "› a draft"},
+			// What is said behind it is there afterwards, once.
+			{keys: ctrlC, sees: idle},
+			{keys: "behind\r" + ctrlO, sees: "call 1 of 1"},
+			{keys: "q", sees: "You said: behind"},
+			{sees: idle},
 		},
 		check: func(t *testing.T, c *console, _ string) {
 			if strings.Contains(c.screen.Text(), "\n  │ 299") {
 				t.Error("the output isn't cut")
+			}
+			if n := strings.Count(c.screen.Text(), "You said: behind"); n != 1 {
+				t.Errorf("the answer is there %d times", n)
 			}
 		},
 	},

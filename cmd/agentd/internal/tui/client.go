@@ -33,6 +33,10 @@ type client struct {
 	over overlay
 	// waiting are overlays that come when the one before is done.
 	waiting []overlay
+	// pager fills the screen while it is open; covered says that the drawing isn't on the
+	// screen because of it.
+	pager   *pager
+	covered bool
 	pastes  []paste
 	files   *fileList
 	ran     []string
@@ -95,7 +99,9 @@ func (c *client) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		c.press(tea.Key(msg))
 	case tea.PasteMsg:
-		c.takePaste(msg.Content)
+		if c.pager == nil {
+			c.takePaste(msg.Content)
+		}
 	case tea.BackgroundColorMsg:
 		c.takeBackground(msg.IsDark())
 	case tea.FocusMsg:
@@ -111,7 +117,7 @@ func (c *client) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		c.spinning = true
 		c.run(tea.Tick(turntext.SpinEvery, func(time.Time) tea.Msg { return spinMsg{} }))
 	}
-	if c.quitting && !c.ended && c.settler.isSafe(0) {
+	if c.quitting && !c.ended && !c.covered && c.settler.isSafe(0) {
 		c.ended = true
 		c.printer.close()
 	}
@@ -168,6 +174,9 @@ func (c *client) Leave(err error) {
 		c.failure = err
 	}
 	c.over, c.waiting, c.live = nil, nil, nil
+	if c.pager != nil {
+		c.closePager()
+	}
 }
 
 // open shows an overlay, or lets it wait for the one that is there.

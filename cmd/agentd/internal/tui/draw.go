@@ -17,6 +17,9 @@ func (c *client) View() tea.View {
 		c.frame = nil
 		return tea.View{}
 	}
+	if c.pager != nil {
+		return c.viewPager()
+	}
 	all, row, col := c.drawAll()
 	all, row = c.settler.settle(all, row)
 	v := tea.View{Content: strings.Join(all, "\n"), ReportFocus: true, WindowTitle: c.settler.marked(c.title())}
@@ -25,6 +28,17 @@ func (c *client) View() tea.View {
 		v.Cursor.Blink = false
 	}
 	c.frame, c.frameX, c.frameY = all, min(col, c.cols-1), max(row, 0)
+	return v
+}
+
+// viewPager shows the pager on a screen of its own.
+func (c *client) viewPager() tea.View {
+	note := ""
+	if c.talk.Status().WaitsFor == "you" {
+		note = "agentd waits for you"
+	}
+	v := tea.NewView(strings.Join(c.pager.draw(c.cols, c.rows, note), "\n"))
+	v.AltScreen, v.ReportFocus, v.WindowTitle = true, true, c.settler.markedAsWritten(c.title())
 	return v
 }
 
@@ -140,12 +154,26 @@ func (c *client) title() string {
 	return "agentd"
 }
 
+// filter is asked about each message before the program takes it.
+func (c *client) filter(_ tea.Model, msg tea.Msg) tea.Msg {
+	switch msg := msg.(type) {
+	case printMsg:
+		if c.covered {
+			c.printer.putBack(msg)
+			return nil
+		}
+		return tea.Println(strings.Join(msg, "\n"))()
+	case tea.WindowSizeMsg:
+		return c.makeRoom(msg)
+	}
+	return msg
+}
+
 // makeRoom moves to where the drawing begins after the terminal has become narrower:
 // it breaks lines anew, and the renderer counts them as they were.
-func (c *client) makeRoom(_ tea.Model, msg tea.Msg) tea.Msg {
-	size, ok := msg.(tea.WindowSizeMsg)
-	if !ok || size == c.reflowed {
-		return msg
+func (c *client) makeRoom(size tea.WindowSizeMsg) tea.Msg {
+	if size == c.reflowed || c.covered {
+		return size
 	}
 	c.reflowed = size
 	more := 0
@@ -155,7 +183,7 @@ func (c *client) makeRoom(_ tea.Model, msg tea.Msg) tea.Msg {
 		}
 	}
 	if more += c.frameX / max(size.Width, 1); more == 0 {
-		return msg
+		return size
 	}
 	go c.program.Send(size)
 	return tea.RawMsg{Msg: "\x1b[" + strconv.Itoa(more) + "A"}

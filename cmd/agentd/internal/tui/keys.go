@@ -9,7 +9,7 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 )
 
-// press takes a key: first what lies over the input, then its menu, then the keys that
+// press takes a key: first the pager, then what lies over the input, then its menu, then the keys that
 // mean something everywhere, then the input.
 func (c *client) press(k tea.Key) {
 	name := k.Keystroke()
@@ -18,6 +18,12 @@ func (c *client) press(k tea.Key) {
 	}
 	if name == "ctrl+z" {
 		c.run(tea.Suspend)
+		return
+	}
+	if c.pager != nil {
+		if c.pager.press(name) {
+			c.closePager()
+		}
 		return
 	}
 	if c.over != nil && !c.isTyping() {

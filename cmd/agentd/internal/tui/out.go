@@ -3,7 +3,6 @@ package tui
 import (
 	"bytes"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -51,6 +50,9 @@ func (t *ttyOutput) findMark(b []byte) {
 	}
 }
 
+// printMsg are lines that are to be put above the drawing.
+type printMsg []string
+
 // printer puts finished lines above what is drawn, in the order in which they came. Any
 // goroutine may add lines.
 type printer struct {
@@ -59,7 +61,9 @@ type printer struct {
 	lines []string
 	// room is how many lines may be put above the drawing at once: more would push a
 	// part of the drawing out of the screen.
-	room   int
+	room int
+	// paused says that the drawing isn't on the screen.
+	paused bool
 	closed bool
 }
 
@@ -85,6 +89,28 @@ func (p *printer) setRoom(n int) {
 	p.room = max(n, 1)
 }
 
+// pause keeps the lines until resume.
+func (p *printer) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = true
+}
+
+// resume goes on printing.
+func (p *printer) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = false
+	p.more.Signal()
+}
+
+// putBack takes lines back that were taken before the pause and not printed.
+func (p *printer) putBack(lines []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lines = append(lines, p.lines...)
+}
+
 // close lets the printer end once everything is printed.
 func (p *printer) close() {
 	p.mu.Lock()
@@ -97,7 +123,7 @@ func (p *printer) close() {
 func (p *printer) takeLines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.lines) == 0 && !p.closed {
+	for (len(p.lines) == 0 || p.paused) && !p.closed {
 		p.more.Wait()
 	}
 	n := min(len(p.lines), p.room)
@@ -128,6 +154,6 @@ func (p *printer) run(program *tea.Program, tty *ttyOutput, ended chan struct{})
 				lines[i] = " " // nothing at all isn't printed
 			}
 		}
-		program.Send(tea.Println(strings.Join(lines, "\n"))())
+		program.Send(printMsg(lines))
 	}
 }

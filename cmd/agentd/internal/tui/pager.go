@@ -2,10 +2,8 @@ package tui
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
-	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"agentd/cmd/agentd/internal/conversation"
@@ -14,8 +12,7 @@ import (
 )
 
 // openPager shows what tools wrote on the whole screen, the newest call first, and before
-// it the call that is asked about. The
-// conversation goes on below it and is caught up with afterwards.
+// it the call that is asked about. The conversation goes on behind it.
 func (c *client) openPager() {
 	calls := c.talk.Calls()
 	if asked := c.talk.AskedCall(); asked != nil {
@@ -43,38 +40,27 @@ func (c *client) openPager() {
 const maxPages = 40
 
 func (c *client) showPages(calls []*conversation.Call, texts []string) {
-	p := &pager{ink: c.ink, calls: calls, texts: texts, at: len(calls) - 1, cols: c.cols, rows: c.rows}
-	c.run(tea.Exec(&pagerProgram{model: p, env: environ(c.options.Env)}, func(err error) tea.Msg {
-		return postMsg(func() {
-			if err != nil {
-				c.talk.View.Warn("the pager: " + err.Error())
-			}
-			c.talk.View.Refresh()
-		})
-	}))
+	if c.quitting {
+		return
+	}
+	c.pager = &pager{ink: c.ink, calls: calls, texts: texts, at: len(calls) - 1}
+	c.covered = true
+	c.printer.pause()
 }
 
-// pagerProgram runs the pager on the terminal while the client waits.
-type pagerProgram struct {
-	model tea.Model
-	env   []string
-	in    io.Reader
-	out   io.Writer
+// closePager shows the conversation again. Lines are printed above it only once it was
+// drawn: until then they would go to the screen of the pager.
+func (c *client) closePager() {
+	c.pager = nil
+	c.settler.await()
 }
 
-// SetStdin implements [tea.ExecCommand].
-func (p *pagerProgram) SetStdin(r io.Reader) { p.in = r }
-
-// SetStdout implements [tea.ExecCommand].
-func (p *pagerProgram) SetStdout(w io.Writer) { p.out = w }
-
-// SetStderr implements [tea.ExecCommand].
-func (*pagerProgram) SetStderr(io.Writer) {}
-
-// Run implements [tea.ExecCommand].
-func (p *pagerProgram) Run() error {
-	_, err := tea.NewProgram(p.model, tea.WithInput(p.in), tea.WithOutput(p.out), tea.WithEnvironment(p.env), tea.WithoutSignalHandler()).Run()
-	return err
+// uncover goes on printing once the conversation is on the screen again.
+func (c *client) uncover() {
+	if c.covered && c.pager == nil && !c.settler.waiting {
+		c.covered = false
+		c.printer.resume()
+	}
 }
 
 // pager shows the output of one tool call after the other on the whole screen.
@@ -87,24 +73,6 @@ type pager struct {
 	// lines are those of the call that is shown, at the width of now.
 	lines []string
 	made  [2]int
-}
-
-// Init implements [tea.Model].
-func (*pager) Init() tea.Cmd { return nil }
-
-// Update implements [tea.Model].
-func (p *pager) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		p.cols, p.rows = max(msg.Width, 2), max(msg.Height, 3)
-	case tea.KeyPressMsg:
-		if p.press(msg.Keystroke()) {
-			return p, tea.Quit
-		}
-	}
-	p.layOut()
-	p.top = min(max(p.top, 0), max(len(p.lines)-p.room(), 0))
-	return p, nil
 }
 
 func (p *pager) room() int { return max(p.rows-2, 1) }
@@ -153,9 +121,11 @@ func (p *pager) layOut() {
 	}
 }
 
-// View implements [tea.Model].
-func (p *pager) View() tea.View {
+// draw returns what fills the screen; note stands at its foot.
+func (p *pager) draw(cols, rows int, note string) []string {
+	p.cols, p.rows = cols, max(rows, 3)
 	p.layOut()
+	p.top = min(max(p.top, 0), max(len(p.lines)-p.room(), 0))
 	x := p.calls[p.at]
 	title := ansi.Truncate(x.Name+" "+x.Args, p.cols-1, "…")
 	lines := []string{p.ink.Paint(terminal.Bold, title)}
@@ -166,8 +136,7 @@ func (p *pager) View() tea.View {
 	for len(lines) < p.rows-1 {
 		lines = append(lines, "")
 	}
-	foot := fmt.Sprintf("call %d of %d · lines %d-%d of %d · ←/→ other calls, q closes", p.at+1, len(p.calls), min(p.top+1, len(p.lines)), end, len(p.lines))
-	v := tea.NewView(strings.Join(append(lines, p.ink.Paint(terminal.Dim, ansi.Truncate(foot, p.cols-1, "…"))), "\n"))
-	v.AltScreen = true
-	return v
+	foot := terminal.JoinDots(note, fmt.Sprintf("call %d of %d", p.at+1, len(p.calls)),
+		fmt.Sprintf("lines %d-%d of %d", min(p.top+1, len(p.lines)), end, len(p.lines)), "←/→ other calls, q closes")
+	return append(lines, p.ink.Paint(terminal.Dim, ansi.Truncate(foot, p.cols-1, "…")))
 }

@@ -52,12 +52,28 @@ func (s *settler) written(mark bool) {
 	}
 }
 
+// await marks the next drawing, so that it is known when that was written.
+func (s *settler) await() {
+	if !s.waiting {
+		s.waiting, s.mark, s.since = true, !s.mark, 0
+	}
+}
+
 // titleMark is what the mark adds to the title: nothing that is seen.
 const titleMark = " "
 
 // marked is a title with the mark.
 func (s *settler) marked(title string) string {
 	if s.mark {
+		title += titleMark
+	}
+	return title
+}
+
+// markedAsWritten is a title with the mark of the drawing that was written last: it
+// comes with something else than a drawing.
+func (s *settler) markedAsWritten(title string) string {
+	if s.mark != s.waiting {
 		title += titleMark
 	}
 	return title

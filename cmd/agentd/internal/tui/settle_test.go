@@ -14,7 +14,8 @@ func TestDrawingsShrinkSafely(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s settler
 		stands, wrote := 0, false // where the cursor is, and the mark that was written
-		var wanted, handed []string
+		wanted := []string{""}
+		var handed []string
 		row := -1
 		handOver := func() { handed, row = s.settle(wanted, row) }
 		write := func() {
@@ -30,7 +31,7 @@ func TestDrawingsShrinkSafely(t *testing.T) {
 			wrote = s.mark
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
 				wanted = strings.Split(strings.Repeat("x\n", rapid.IntRange(0, 9).Draw(t, "rows")), "\n")
 				row = rapid.IntRange(-1, len(wanted)-1).Draw(t, "cursor")
@@ -39,6 +40,11 @@ func TestDrawingsShrinkSafely(t *testing.T) {
 				write()
 			case 2:
 				s.written(wrote)
+				handOver()
+			case 3: // the pager is drawn
+				wrote = strings.HasSuffix(s.markedAsWritten(""), titleMark)
+			case 4: // the pager is closed
+				s.await()
 				handOver()
 			}
 		}
@@ -49,6 +55,9 @@ func TestDrawingsShrinkSafely(t *testing.T) {
 		}
 		handOver()
 		write()
+		if s.waiting {
+			t.Fatal("a drawing that was written is waited for")
+		}
 		if len(handed) != len(wanted) {
 			t.Fatalf("%d rows are drawn in place of %d", len(handed), len(wanted))
 		}

@@ -68,7 +68,7 @@ func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c := newClient(o)
 	tty := &ttyOutput{File: out, drawn: make(chan struct{}), marked: make(chan struct{}, 1)}
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
-		tea.WithFilter(c.makeRoom), tea.WithEnvironment(environ(o.Env)))
+		tea.WithFilter(c.filter), tea.WithEnvironment(environ(o.Env)))
 	c.talk = conversation.New(&conversation.Options{
 		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, SameMachine: o.SameMachine,
 	})
@@ -123,7 +123,10 @@ func (c *client) tellWritten(tty *ttyOutput, ended <-chan struct{}) {
 		select {
 		case <-tty.marked:
 			mark := tty.mark.Load()
-			c.Post(func() { c.settler.written(mark) })
+			c.Post(func() {
+				c.settler.written(mark)
+				c.uncover()
+			})
 		case <-ended:
 			return
 		}
