@@ -45,10 +45,13 @@ type Options struct {
 	Issuer string
 	// Audience is who tokens must be meant for: the client id of agentd at the provider.
 	Audience string
-	// GroupsClaim, AccountClaim and NameClaim name the claims that say which groups the
-	// holder is in, which account they have without one in the grant, and what they are
-	// called. Defaults: groups, sub, email.
-	GroupsClaim, AccountClaim, NameClaim string
+	// GroupsClaim and NameClaim name the claims that say which groups the holder is in and
+	// what they are called. Defaults: groups, email.
+	GroupsClaim, NameClaim string
+	// AccountClaim names the claim that is the holder's account where the grant has none.
+	// Without it the account follows from issuer and subject, and can't be that of anybody
+	// else: a subject may be a name that its holder chose, and equal to an account here.
+	AccountClaim string
 	// Grants are tried together: the one that allows most counts, of equal ones the first.
 	Grants []Grant
 	// Next knows the tokens of this server; it is asked first.
@@ -85,7 +88,7 @@ func New(opt Options) *Authenticator {
 	for _, d := range []struct {
 		name *string
 		to   string
-	}{{&opt.GroupsClaim, "groups"}, {&opt.AccountClaim, "sub"}, {&opt.NameClaim, "email"}} {
+	}{{&opt.GroupsClaim, "groups"}, {&opt.NameClaim, "email"}} {
 		if *d.name == "" {
 			*d.name = d.to
 		}
@@ -156,11 +159,10 @@ func (a *Authenticator) identify(t *oidc.IDToken) (server.Identity, error) {
 		id.Name = name
 	}
 	id.Name = clip.Text(strings.Map(printable, id.Name), 128)
-	if id.Account == "" {
+	if id.Account == "" && a.opt.AccountClaim != "" {
 		id.Account, _ = claims[a.opt.AccountClaim].(string)
 	}
-	// An account is an id. What isn't one gets an id that follows from who the holder is.
-	if !event.ValidID(id.Account) {
+	if !event.ValidID(id.Account) { // an account is an id
 		id.Account = own
 	}
 	return id, nil

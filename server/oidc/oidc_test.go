@@ -49,14 +49,22 @@ func TestGroupsBecomeRolesAndAccounts(t *testing.T) {
 	}{
 		"a group":          {map[string]any{"groups": []string{"x", "readers"}, "email": "ada@example.org"}, "ada@example.org", "team", command.RoleObserver},
 		"one name":         {map[string]any{"groups": "builders"}, "ada", "team", command.RoleClient},
-		"several groups":   {map[string]any{"groups": []string{"readers", "owners", "builders"}}, "ada", "ada", command.RoleAdmin},
-		"an own account":   {map[string]any{"groups": []string{"own"}}, "ada", "ada", command.RoleClient},
+		"several groups":   {map[string]any{"groups": []string{"readers", "owners", "builders"}}, "ada", "oidc_", command.RoleAdmin},
+		"an own account":   {map[string]any{"groups": []string{"own"}}, "ada", "oidc_", command.RoleClient},
+		"another's name":   {map[string]any{"groups": []string{"own"}, "sub": "team"}, "team", "oidc_", command.RoleClient},
 		"no id as subject": {map[string]any{"groups": []string{"own"}, "sub": "auth|a b\n/1", "email": "a\x1b[31mb"}, "a[31mb", "oidc_", command.RoleClient},
 		"a service":        {map[string]any{"sub": "robot"}, "robot", "ci", command.RoleClient},
 	} {
 		id, err := a.Authenticate(t.Context(), p.Token(t, c.claims))
 		if err != nil || id.Name != c.name || !strings.HasPrefix(id.Account, c.account) || id.Role != c.role || !strings.HasPrefix(id.TokenID, "oidc_") || time.Until(id.Expires) > time.Hour {
 			t.Errorf("%s: %+v, %v", what, id, err)
+		}
+	}
+	named := oidc.New(oidc.Options{Issuer: p.URL, Audience: "agentd", AccountClaim: "tenant", Next: ownTokens{}, Grants: []oidc.Grant{{Group: oidc.Everyone, Role: command.RoleClient}}})
+	for tenant, account := range map[any]string{"north": "north", "not an id": "oidc_", 7: "oidc_", nil: "oidc_"} {
+		id, err := named.Authenticate(t.Context(), p.Token(t, map[string]any{"tenant": tenant}))
+		if err != nil || !strings.HasPrefix(id.Account, account) {
+			t.Errorf("tenant %v: %+v, %v", tenant, id, err)
 		}
 	}
 	if id, err := a.Authenticate(t.Context(), "own.admin.token"); err != nil || id.Name != "own" {

@@ -33,7 +33,7 @@ func oidcSettings() []Setting {
 		{Name: "oidc.issuer", Type: URL, Means: "Address of an OpenID Connect provider whose tokens are let in, too, as they name it; https, or http on this machine."},
 		{Name: "oidc.audience", Type: Text, Means: "Who its tokens must be meant for (aud): the id of agentd as a client there."},
 		{Name: "oidc.groupsClaim", Type: Text, Default: "groups", Means: "The claim that names the groups of a token's holder."},
-		{Name: "oidc.accountClaim", Type: Text, Default: "sub", Means: "The claim that names the holder's account where the grant has none; a value that can't be an id gives an account that follows from the subject."},
+		{Name: "oidc.accountClaim", Type: Text, Means: "The claim that names the holder's account where the grant has none. Without it, and for a value that can't be an id, the account follows from issuer and subject, so that no one can choose it."},
 		{Name: "oidc.nameClaim", Type: Text, Default: "email", Means: "The claim by which facts name the holder; the subject where it is missing."},
 		{Name: "oidc.grants[]", Type: Objects, Means: "What holders may do. The grant that allows most counts; who has none is refused."},
 		{Name: "oidc.grants[].group", Type: Text, Means: "A group of the provider, or * for everyone with a token."},
