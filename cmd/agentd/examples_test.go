@@ -27,7 +27,7 @@ var notRun = map[string]string{
 	"--data postgres://":             "needs PostgreSQL; TestServePostgres has it",
 	"agentd tasks create --peer":     "needs another agent; the tests of peers have one",
 	"agentd conformance check http":  "needs a server at that port; the script conformance.txtar has one",
-	"agentd nodes drain":             "needs a node of that name; TestLongRollingRestart has one",
+	"agentd nodes drain":             "needs a node of that name; TestRollingRestart has one",
 	"agentd nodes undrain":           "as nodes drain",
 	"agentd completion":              "cobra's own",
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",

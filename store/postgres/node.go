@@ -68,35 +68,50 @@ func (s *Store) describeSelf() store.About {
 // Describe implements [store.Shared].
 func (s *Store) Describe(about func() store.About) { s.describe.Store(&about) }
 
-// Announce implements [store.Shared].
+// Announce implements [store.Shared]. The keeper alone writes the node's row, so that what
+// it says never goes back to what was before. It is not a call that the end waits for,
+// because the keeper waits for those.
 func (s *Store) Announce(ctx context.Context) error {
-	if err := s.enterCall(ctx); err != nil {
-		return err
+	written := make(chan error, 1)
+	select {
+	case s.keeper.announce <- written:
+	case <-s.closing.Done():
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	defer s.calls.Done()
-	if err := s.exec(ctx, heartbeatSQL, s.leaseArgs()...); err != nil {
-		return wrapFailed("tell the other nodes", err)
+	select {
+	case err := <-written:
+		if err != nil {
+			return wrapFailed("tell the other nodes", err)
+		}
+		return nil
+	case <-s.closing.Done():
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return nil
 }
 
 // keeper renews the lease, wakes followers and clears up, on a connection of its
 // own so that a busy pool can't cost the node its lease.
 type keeper struct {
-	s      *Store
-	hints  hintQueue
-	hint   chan struct{}
-	done   chan struct{}
-	err    error // of the end; readable when done is closed
-	conn   *pgx.Conn
-	clears time.Time // when to clear up next
+	s     *Store
+	hints hintQueue
+	hint  chan struct{}
+	// announce asks for the node's row to be written, and has the answer sent there.
+	announce chan chan<- error
+	done     chan struct{}
+	err      error // of the end; readable when done is closed
+	conn     *pgx.Conn
+	clears   time.Time // when to clear up next
 	// quiet is until when the next notification waits for more to say.
 	quiet time.Time
 }
 
 // startKeeper takes conn over and runs until ctx ends.
 func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
-	k := &keeper{s: s, hint: make(chan struct{}, 1), done: make(chan struct{}), conn: conn}
+	k := &keeper{s: s, hint: make(chan struct{}, 1), announce: make(chan chan<- error), done: make(chan struct{}), conn: conn}
 	go k.run(ctx)
 	return k
 }
@@ -141,9 +156,11 @@ func (k *keeper) run(ctx context.Context) {
 			k.err = k.end()
 			return
 		case <-tick.C:
-			k.runOnConnection(ctx, "renew the lease", k.renew)
-			k.runOnConnection(ctx, "clear up", k.clearUp)
+			_ = k.runOnConnection(ctx, "renew the lease", k.renew)
+			_ = k.runOnConnection(ctx, "clear up", k.clearUp)
 			k.notifyOthers(ctx)
+		case written := <-k.announce:
+			written <- k.runOnConnection(ctx, "tell the other nodes", k.renew)
 		case <-k.hint:
 			if wait := time.Until(k.quiet); wait > 0 {
 				timer.Reset(wait)
@@ -160,12 +177,12 @@ func (k *keeper) run(ctx context.Context) {
 // heartbeat.
 func (k *keeper) notifyOthers(ctx context.Context) {
 	k.quiet = time.Now().Add(k.hints.gap())
-	k.runOnConnection(ctx, "notify", k.notify)
+	_ = k.runOnConnection(ctx, "notify", k.notify)
 }
 
 // runOnConnection does one thing on the keeper's connection, which it restores first if it
 // broke. Failures are logged: the next tick tries again.
-func (k *keeper) runOnConnection(ctx context.Context, what string, do func(context.Context) error) {
+func (k *keeper) runOnConnection(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.s.opts.LeaseTTL/3)
 	defer cancel()
 	err := k.connect(ctx)
@@ -175,6 +192,7 @@ func (k *keeper) runOnConnection(ctx context.Context, what string, do func(conte
 	if err != nil && ctx.Err() != context.Canceled {
 		k.s.opts.Logger.Warn("postgres: "+what, "node", k.s.opts.NodeID, "error", err)
 	}
+	return err
 }
 
 func (k *keeper) connect(ctx context.Context) error {

@@ -1,9 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,4 +173,53 @@ func TestSameNameAgain(t *testing.T) {
 	if _, err := other.Claim(t.Context(), "s"); !errors.As(err, &owned) {
 		t.Errorf("claim by another node: %v, want the lease to hold", err)
 	}
+}
+
+// TestAnnouncedStateStays: what a node says of itself is seen elsewhere once Announce has
+// returned, and no heartbeat that was under way takes it back.
+func TestAnnouncedStateStays(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Quick(t).Database(t)
+	a, b := node(t, url, "a", 30*time.Millisecond), node(t, url, "b", time.Hour)
+	defer shut(t, b)
+	var state atomic.Value
+	state.Store("")
+	a.Describe(func() store.About { return store.About{State: state.Load().(string)} })
+	for i := range 50 {
+		want := []string{"draining", "drained", ""}[i%3]
+		state.Store(want)
+		if err := a.Announce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if got := aboutOf(t, b, "a").State; got != want {
+				t.Fatalf("round %d: the other node is told %q, want %q", i, got, want)
+			}
+		}
+	}
+	shut(t, a)
+	if err := a.Announce(t.Context()); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("after the end: %v, want ErrClosed", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Announce(over); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that is gone: %v", err)
+	}
+}
+
+// aboutOf returns what a node is told of another.
+func aboutOf(t *testing.T, s *postgres.Store, id string) store.About {
+	t.Helper()
+	nodes, err := s.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.ID == id {
+			return n.About
+		}
+	}
+	t.Fatalf("node %s is not among %+v", id, nodes)
+	return store.About{}
 }
