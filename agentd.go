@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/admission"
 	"agentd/channel"
 	"agentd/command"
 	"agentd/event"
@@ -409,6 +410,15 @@ func (r *Runtime) Figures() session.Figures { return r.manager.Figures() }
 
 // Threads returns how many threads are worked on, and how many wait until there is room.
 func (r *Runtime) Threads() (running, waiting int) { return r.loop.Threads() }
+
+// ThreadsByAccount is [Runtime.Threads] for each account that has some.
+func (r *Runtime) ThreadsByAccount() map[string]admission.Load { return r.loop.ThreadsByAccount() }
+
+// QueuedTurns returns how many turns wait in the queues of threads, by account.
+func (r *Runtime) QueuedTurns() map[string]int64 { return r.manager.QueuedTurns() }
+
+// Admission returns how fast the store takes writes, and what was refused for it.
+func (r *Runtime) Admission() admission.Figures { return r.manager.Admission() }
 
 // SetQuotas replaces the limits of accounts. What is in use already stays.
 func (r *Runtime) SetQuotas(p quota.Policy) { r.manager.SetQuotas(p) }

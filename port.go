@@ -19,6 +19,21 @@ var (
 // Port returns the runtime as [command.Runtime].
 func (r *Runtime) Port() Port { return Port{r} }
 
+// Do implements [command.Runtime]. A command that adds work is refused, before anything is
+// read for it, while the store doesn't take what is written already or too much waits to
+// begin. What ends or answers something, what reads, and what admins change is always let in,
+// and so is what the runtime does by itself.
+func (p Port) Do(ctx context.Context, c command.Caller, params command.Params) (any, error) {
+	if d, ok := command.Lookup(params.Command()); ok && d.Mutates && !d.EndsWork && d.Scope != command.RoleAdmin {
+		_, own := p.loop.ThreadsOf(c.Account)
+		_, all := p.loop.Threads()
+		if err := p.manager.AdmitWork(c.Account, own, all); err != nil {
+			return nil, err
+		}
+	}
+	return p.Runtime.Do(ctx, c, params)
+}
+
 // Events implements [command.Runtime].
 func (p Port) Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	records, last, err := p.Runtime.Events(ctx, c, sessionID, after, limit)

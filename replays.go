@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -108,6 +109,13 @@ func (r *Runtime) startReplay(ctx context.Context, caller command.Caller, p *com
 	return &started, nil
 }
 
+// replaysBusy is the refusal of a replay while too many run.
+func replaysBusy(format string, most int) error {
+	f := fault.New(fault.RateLimited, format, most)
+	f.RetryAfter = 5 * time.Second
+	return f
+}
+
 // begin takes a place for a replay.
 func (b *replayBook) begin(account string, record command.ReplayRecord) (*replayRun, error) {
 	b.mu.Lock()
@@ -118,9 +126,9 @@ func (b *replayBook) begin(account string, record command.ReplayRecord) (*replay
 	}
 	switch {
 	case b.running[account] >= accountReplays:
-		return nil, fault.New(fault.RateLimited, "%d replays of this account run already; wait for one to end, or cancel one", accountReplays)
+		return nil, replaysBusy("%d replays of this account run already; wait for one to end, or cancel one", accountReplays)
 	case all >= maxReplays:
-		return nil, fault.New(fault.RateLimited, "%d replays run already; wait for one to end", maxReplays)
+		return nil, replaysBusy("%d replays run already; wait for one to end", maxReplays)
 	}
 	b.running[account]++
 	run := &replayRun{account: account, record: record, cancel: func() {}}

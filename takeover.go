@@ -51,8 +51,8 @@ func (r *Runtime) takeOver(ctx context.Context) {
 
 // adoptOnce takes one batch and returns its size.
 func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
-	if r.manager.IsDraining() {
-		return 0, nil
+	if r.manager.IsDraining() || r.manager.IsStalled() {
+		return 0, nil // another node may be better off
 	}
 	ids, err := r.manager.Adopt(ctx, adopted)
 	if len(ids) > 0 {

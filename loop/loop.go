@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/admission"
 	"agentd/event"
 	"agentd/fault"
 	"agentd/hook"
@@ -97,7 +98,8 @@ type Options struct {
 	// first piece goes out at once. Default 25 ms.
 	FlushEvery time.Duration
 	// MaxRunning bounds the threads of one account that are worked on at once; default 1024.
-	// Those of all accounts are bounded by twice as many.
+	// Those of all accounts are bounded by twice as many, and a few of each account are
+	// worked on whatever the others have.
 	MaxRunning int
 	// MaxTranscripts bounds the conversations that are kept in memory; default 1024.
 	MaxTranscripts int
@@ -133,7 +135,7 @@ type Loop struct {
 	// tools is the life of tool calls: when the loop closes they get a while to end.
 	tools    context.Context //nolint:containedctx // as ctx
 	endTools context.CancelCauseFunc
-	slots    *slots
+	slots    *admission.Slots
 	wg       sync.WaitGroup
 
 	// paused says that no further step is begun.
@@ -192,7 +194,7 @@ func New(opt Options) (*Loop, error) {
 	l := &Loop{
 		opt: opt, providers: map[string]model.Provider{}, limiter: model.NewLimiter(model.LimiterOptions{Clock: opt.Clock}),
 		transcripts: newTranscripts(opt.Store, opt.MaxTranscripts),
-		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, recording: map[string]chan struct{}{}, delayed: map[string]*delayedTurns{}, slots: newSlots(opt.MaxRunning),
+		runners:     map[key]*runner{}, alarms: map[key]*alarm{}, returns: map[key]int{}, calls: map[string]struct{}{}, stops: map[string]stop{}, recording: map[string]chan struct{}{}, delayed: map[string]*delayedTurns{}, slots: admission.NewSlots(2*opt.MaxRunning, opt.MaxRunning),
 	}
 	var err error
 	if l.homes, err = newHomes(&l.opt); err != nil {
@@ -385,13 +387,13 @@ func (l *Loop) wakeLocked(k key, cause error) {
 
 // runThread works on a thread until it has nothing to do.
 func (l *Loop) runThread(k key) {
-	roomy(false)
 	account := l.accountOf(k.session)
-	if !l.slots.enter(l.ctx, account) {
+	if !l.slots.Enter(l.ctx, account, k.session) {
 		l.leaveThread(k)
 		return
 	}
-	defer l.slots.leave(account)
+	defer l.slots.Leave(account)
+	roomy(false)
 	for l.ctx.Err() == nil && !l.paused.Load() {
 		done, err := l.stepThread(k)
 		if done || moved(err) {

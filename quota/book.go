@@ -74,6 +74,23 @@ func (b *Book) IDs() []string {
 	return ids
 }
 
+// UsedBy returns how much of a quota each account has in use, of those with any.
+func (b *Book) UsedBy(n Name) map[string]int64 {
+	b.mu.Lock()
+	accounts := make([]*Account, 0, len(b.accounts))
+	for _, a := range b.accounts {
+		accounts = append(accounts, a)
+	}
+	b.mu.Unlock()
+	out := map[string]int64{}
+	for _, a := range accounts {
+		if used := a.Used(n); used > 0 {
+			out[a.id] = used
+		}
+	}
+	return out
+}
+
 // Account counts what one account has in use.
 type Account struct {
 	id   string

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"agentd/admission"
 	"agentd/command"
 	"agentd/fault"
 )
@@ -36,8 +37,7 @@ func (g *gate) enter(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-func (g *gate) leave()     { <-g.slots }
-func (g *gate) inUse() int { return len(g.slots) }
+func (g *gate) leave() { <-g.slots }
 
 // quota counts what each token has in use. A token with nothing in use costs
 // nothing.
@@ -81,15 +81,23 @@ func (s *Server) boundReached(kind fault.Kind, bound, detail string) error {
 
 // enterCommand lets a command of the catalogue begin. One that only waits takes the place
 // of a stream: the others' reads go on.
-func (s *Server) enterCommand(ctx context.Context, token string, d *command.Def) (leave func(), err error) {
+func (s *Server) enterCommand(ctx context.Context, q *request, d *command.Def) (leave func(), err error) {
 	if d.Waits {
-		return s.openStream(token, "wait")
+		return s.openStream(q.login.TokenID, "wait")
 	}
-	return s.admitCommand(ctx, token, d.Mutates)
+	return s.admitCommand(ctx, q, d.Mutates)
 }
 
-// admitCommand lets a command begin. The caller calls leave when it is done.
-func (s *Server) admitCommand(ctx context.Context, token string, mutates bool) (leave func(), err error) {
+// shareOfAll is how much of a bound of all one account leaves to the others.
+const shareOfAll = 8
+
+// newShared returns so many places for the commands of all accounts.
+func newShared(n int) *admission.Slots { return admission.NewSlots(n, n-n/shareOfAll) }
+
+// admitCommand lets a command begin, after a while if the bound of all is reached: then those
+// who wait are let in account by account. The caller calls leave when it is done.
+func (s *Server) admitCommand(ctx context.Context, q *request, mutates bool) (leave func(), err error) {
+	token, account := q.login.TokenID, q.caller.Account
 	all, mine, bound, what := s.reads, &s.readsPerToken, "reads", "reads"
 	if mutates {
 		all, mine, bound, what = s.mutations, &s.perToken, "mutations", "commands"
@@ -97,14 +105,21 @@ func (s *Server) admitCommand(ctx context.Context, token string, mutates bool) (
 	if !mine.acquire(token) {
 		return nil, s.boundReached(fault.RateLimited, bound+"_per_token", "this token has too many "+what+" under way; wait for some to end")
 	}
-	if !all.enter(ctx, s.opt.AdmissionWait) {
+	if !all.TryEnter(account) && !s.awaitPlace(ctx, all, account, token) {
 		mine.release(token)
 		return nil, s.boundReached(fault.Unavailable, bound, "too many "+what+" are under way; try again shortly")
 	}
 	return func() {
-		all.leave()
+		all.Leave(account)
 		mine.release(token)
 	}, nil
+}
+
+// awaitPlace waits for a place, for as long as a command may wait for its turn.
+func (s *Server) awaitPlace(ctx context.Context, all *admission.Slots, account, token string) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.AdmissionWait)
+	defer cancel()
+	return all.Enter(ctx, account, token)
 }
 
 // admitRequest counts a request, a stream or a WebSocket connection of a token: none

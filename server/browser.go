@@ -105,7 +105,7 @@ func (b *browsers) addLink(token string) (string, error) {
 		}
 	}
 	if len(b.links) >= maxLinks {
-		return "", fault.New(fault.RateLimited, "too many login links wait to be used; try again in two minutes")
+		return "", &fault.Error{Kind: fault.RateLimited, Detail: "too many login links wait to be used; try again in two minutes", RetryAfter: linkFor}
 	}
 	code := rand.Text() + rand.Text()
 	b.links[sha256.Sum256([]byte(code))] = loginLink{token, now.Add(linkFor)}

@@ -64,7 +64,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 	if err := permit(q.login.Role, command.Need(p), d.Name); err != nil {
 		return nil, err
 	}
-	leave, err := s.enterCommand(ctx, q.login.TokenID, d)
+	leave, err := s.enterCommand(ctx, q, d)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, q *request)
 // the form has no place for it. It counts as a read until it is made, not until
 // the client took it in.
 func (s *Server) pageBody(r *http.Request, q *request, eq *eventQuery, cloudEvents bool) (body []byte, link string, err error) {
-	leave, err := s.admitCommand(r.Context(), q.login.TokenID, false)
+	leave, err := s.admitCommand(r.Context(), q, false)
 	if err != nil {
 		return nil, "", err
 	}

@@ -193,8 +193,10 @@ func (s *Server) exposition(ctx context.Context) string {
 	m.bounds.each(func(l []string, v *atomic.Int64) {
 		w.Counter("agentd_bounds_hit_total", "How often a bound turned something away.", float64(v.Load()), "bound", l[0])
 	})
-	w.Gauge("agentd_commands_in_flight", "Commands under way.", float64(s.mutations.inUse()), "kind", "mutation")
-	w.Gauge("agentd_commands_in_flight", "Commands under way.", float64(s.reads.inUse()), "kind", "read")
+	w.Gauge("agentd_commands_in_flight", "Commands under way.", float64(s.mutations.Load().Running), "kind", "mutation")
+	w.Gauge("agentd_commands_in_flight", "Commands under way.", float64(s.reads.Load().Running), "kind", "read")
+	w.Gauge("agentd_commands_waiting", "Commands that wait because too many are under way.", float64(s.mutations.Load().Waiting), "kind", "mutation")
+	w.Gauge("agentd_commands_waiting", "Commands that wait because too many are under way.", float64(s.reads.Load().Waiting), "kind", "read")
 	writeProcess(w)
 	if s.opt.Collect != nil {
 		s.opt.Collect(ctx, w)

@@ -23,7 +23,7 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 	if !validRef(ref) {
 		return fault.New(fault.NotFound, "there is no output %s", wire.Clip(ref))
 	}
-	leave, err := s.admitCommand(r.Context(), q.login.TokenID, false)
+	leave, err := s.admitCommand(r.Context(), q, false)
 	if err != nil {
 		return err
 	}

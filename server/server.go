@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"agentd/admission"
 )
 
 // Server is agentd's doors over one backend.
@@ -21,7 +23,7 @@ type Server struct {
 	// browsers is nil without a console.
 	browsers *browsers
 
-	mutations, reads *gate
+	mutations, reads *admission.Slots
 	perToken         quota
 	readsPerToken    quota
 	requestsPerToken quota
@@ -55,7 +57,7 @@ func New(b Backend, opt *Options) *Server {
 	}
 	s.opt.setDefaults()
 	s.hosts = newHostList(s.opt.AllowedHosts)
-	s.mutations, s.reads = newGate(s.opt.MaxMutations), newGate(s.opt.MaxReads)
+	s.mutations, s.reads = newShared(s.opt.MaxMutations), newShared(s.opt.MaxReads)
 	s.perToken.most, s.streamsPerToken.most = s.opt.MaxMutationsPerToken, s.opt.MaxStreamsPerToken
 	s.readsPerToken.most, s.requestsPerToken.most = s.opt.MaxReadsPerToken, s.opt.MaxRequestsPerToken
 	s.bodies = newBudget(s.opt.MaxBodies, s.opt.MaxBody)

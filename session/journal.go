@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"agentd/admission"
 	"agentd/event"
 	"agentd/store"
 )
@@ -15,6 +17,9 @@ import (
 // maxGroup bounds the batches of one commit, so that the first of many waiters
 // doesn't wait for the encoding of all the others.
 const maxGroup = 1024
+
+// runtimeAccount stands for the account of the runtime's own session, which has none.
+const runtimeAccount = "\x00runtime"
 
 // journal commits the batches of many sessions together.
 //
@@ -31,6 +36,10 @@ type journal struct {
 	published func(*pending)
 	// settled is called for each batch once the store has taken or refused it.
 	settled func(*store.Batch)
+	// gate is told how long writes take.
+	gate *admission.Gate
+	// lag is how late the last one that was sampled went on after its group was durable.
+	lag atomic.Int64
 
 	tally tally
 	spare sync.Pool // of *pending
@@ -38,8 +47,12 @@ type journal struct {
 
 	// What belongs to the leader: the size of the group before, and scratch.
 	lastGroup int
+	lastTook  time.Duration
 	group     []*pending
 	batches   []*store.Batch
+	// quantum bounds what one account has in a group, taken counts it.
+	quantum *admission.Quantum
+	taken   map[string]int
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -78,6 +91,10 @@ type pending struct {
 	after      func()
 	// charge is what the batch adds to the use of an account.
 	charge charge
+	// account is whose session it is.
+	account string
+	// woken is when its waiter was told, if how late that goes on is sampled.
+	woken time.Time
 }
 
 // room holds the facts of a batch until they are durable and all observers were notified.
@@ -88,7 +105,10 @@ type room struct{ facts []event.Event }
 const fewFacts, manyFacts = 4, 64
 
 func newJournal(s store.Store, published func(*pending)) *journal {
-	j := &journal{store: s, published: published}
+	j := &journal{
+		store: s, published: published,
+		gate: admission.New(admission.Options{}), quantum: admission.NewQuantum(maxGroup), taken: map[string]int{},
+	}
 	j.straggler = time.AfterFunc(time.Hour, j.late)
 	j.straggler.Stop()
 	j.spare.New = func() any { return &pending{wake: make(chan bool, 1)} }
@@ -189,6 +209,9 @@ func (j *journal) close() { j.flushing.Wait() }
 func (j *journal) finish(p *pending, lead bool) error {
 	if !lead {
 		lead = <-p.wake
+		if !p.woken.IsZero() {
+			j.lag.Store(int64(time.Since(p.woken)))
+		}
 	}
 	if lead {
 		j.lead(p)
@@ -209,6 +232,12 @@ func (j *journal) round(own *pending) {
 	j.takeGroup()
 	j.lastGroup = len(j.group)
 	j.commit()
+	for _, p := range slices.Backward(j.group) {
+		if p != own && !p.unattended {
+			p.woken = time.Now()
+			break
+		}
+	}
 	for _, p := range j.group {
 		switch {
 		case p.unattended:
@@ -235,8 +264,11 @@ func (j *journal) commit() {
 	}
 	// A commit that began is not given up: its outcome must be known.
 	began := time.Now()
+	j.gate.Begin()
 	errs := j.store.Append(context.Background(), j.batches)
+	j.gate.End()
 	took := time.Since(began)
+	j.lastTook = took
 	for i, p := range j.group {
 		p.err, p.done = errs[i], true
 		j.settled(&p.batch)
@@ -263,13 +295,33 @@ func (j *journal) gather() {
 	}
 }
 
-// takeGroup moves the next group out of the queue.
+// takeGroup moves the next group out of the queue. While several accounts write, one of them
+// has a bounded part of it; the rest stays, in its order.
 func (j *journal) takeGroup() {
+	if lag := j.lag.Swap(0); lag > 0 {
+		j.quantum.Adjust(j.lastTook, time.Duration(lag))
+	}
+	now := time.Now()
+	share := j.quantum.Size(now)
+	clear(j.taken)
+	j.group = j.group[:0]
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	n := min(len(j.queue), maxGroup)
-	j.group = append(j.group[:0], j.queue[:n]...)
-	rest := copy(j.queue, j.queue[n:])
+	rest := 0
+	for _, p := range j.queue {
+		if len(j.group) < maxGroup && j.taken[p.account] < share {
+			j.taken[p.account]++
+			j.group = append(j.group, p)
+			continue
+		}
+		j.queue[rest] = p
+		rest++
+	}
+	for account := range j.taken {
+		if account != runtimeAccount {
+			j.quantum.See(account, now)
+		}
+	}
 	clear(j.queue[rest:])
 	j.queue = j.queue[:rest]
 	if rest == 0 && j.armed && j.straggler.Stop() {

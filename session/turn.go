@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -236,10 +237,15 @@ func (r *request) acceptTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub
 	return r.emitTurn(tx, t, p, sub)
 }
 
+// queueRetry is when to try again to add a turn to a full queue.
+const queueRetry = 5 * time.Second
+
 // enqueueTurn emits the facts of a turn that waits at an index of the queue.
 func (r *request) enqueueTurn(tx *Tx, t *state.Thread, p *command.SubmitTurn, sub *event.TurnSubmitted, at int) (*command.SubmitTurnResult, error) {
 	if len(t.Queue) >= r.m.opt.MaxQueue {
-		return nil, fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the maximum; wait, or remove some from its queue", t.ThreadID, len(t.Queue))
+		f := fault.New(fault.RateLimited, "thread %s has %d turns waiting, which is the maximum; wait, or remove some from its queue", t.ThreadID, len(t.Queue))
+		f.RetryAfter = queueRetry
+		return nil, f
 	}
 	sub.Status, sub.Position = state.TurnQueued, int64(at+1)
 	result := r.emitTurn(tx, t, p, sub)

@@ -90,9 +90,11 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 	if refers {
 		w.m.outputs.storing.RLock()
 	}
+	account, began := p.account, time.Now()
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
 	err = w.m.journal.finish(p, lead)
+	w.m.journal.gate.Took(account, time.Since(began))
 	if refers {
 		w.m.outputs.storing.RUnlock()
 	}
@@ -174,6 +176,9 @@ func (w *writer) decideBatch(ctx context.Context, by event.Emitter, decide func(
 		return nil, err
 	}
 	w.newest = p
+	if p.account = runtimeAccount; w.usage != nil {
+		p.account = w.usage.ID()
+	}
 	return p, nil
 }
 

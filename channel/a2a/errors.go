@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"time"
 
 	"agentd/fault"
 	"agentd/internal/wire"
@@ -55,6 +57,8 @@ type failure struct {
 	field string
 	// metadata of the error, such as the task's id.
 	metadata map[string]string
+	// retryAfter is how long to wait before trying again, if that helps.
+	retryAfter time.Duration
 }
 
 // Error implements error.
@@ -97,8 +101,14 @@ func failureOf(err error) *failure {
 	if k == internalError {
 		return errorf(k, "something went wrong inside the agent")
 	}
-	return errorf(k, "%s", known.Detail)
+	f := errorf(k, "%s", known.Detail)
+	f.retryAfter = known.RetryAfter
+	return f
 }
+
+// retrySeconds is how many seconds a peer should wait before it tries again; 0 if that
+// doesn't help.
+func (f *failure) retrySeconds() int64 { return int64(math.Ceil(f.retryAfter.Seconds())) }
 
 // logFailure logs an error whose details the peer doesn't get.
 func (s *Server) logFailure(r *http.Request, err error) {
@@ -135,6 +145,9 @@ func (f *failure) details() []map[string]any {
 		info["metadata"] = f.metadata
 	}
 	out := []map[string]any{info}
+	if s := f.retrySeconds(); s > 0 {
+		out = append(out, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": fmt.Sprintf("%ds", s)})
+	}
 	if f.field != "" {
 		out = append(out, map[string]any{
 			"@type":           "type.googleapis.com/google.rpc.BadRequest",

@@ -222,6 +222,9 @@ func writeREST(w http.ResponseWriter, r *http.Request, err error) {
 	if allow := f.metadata["allow"]; allow != "" {
 		w.Header().Set("Allow", allow)
 	}
+	if s := f.retrySeconds(); s > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
+	}
 	w.Header().Add("Vary", "Accept")
 	writeJSON(w, f.http, restType(r), restFailure(f))
 }

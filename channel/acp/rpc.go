@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"sync"
 
@@ -62,7 +63,20 @@ func errorOf(err error) *rpcError {
 	case fault.Conflict, fault.PolicyRejected:
 		code = fault.RPCInvalidRequest
 	}
-	return &rpcError{Code: code, Message: f.Detail, Data: jsonObject("code", string(f.Kind))}
+	return &rpcError{Code: code, Message: f.Detail, Data: faultData(f)}
+}
+
+// faultData is what a program reads of a fault.
+func faultData(f *fault.Error) event.Raw {
+	b, err := marshalPlain(struct {
+		Code string `json:"code"`
+		// RetryAfter is how many seconds to wait before trying again, if that helps.
+		RetryAfter int64 `json:"retryAfter,omitempty"`
+	}{string(f.Kind), int64(math.Ceil(f.RetryAfter.Seconds()))})
+	if err != nil {
+		return nil // texts and numbers always encode
+	}
+	return b
 }
 
 // jsonObject returns a JSON object of one text.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,6 +144,8 @@ type apiError struct {
 	Param   *string `json:"param"`
 	Code    *string `json:"code"`
 	status  int
+	// retryAfter is how many seconds to wait before trying again, if that helps.
+	retryAfter int64
 }
 
 // Error implements error.
@@ -172,6 +175,7 @@ func describeError(err error) *apiError {
 		kind = "server_error"
 	}
 	e = newError(p.Status, kind, p.Code, p.Detail)
+	e.retryAfter = p.RetryAfter
 	if p.Param != "" {
 		e.Param = &p.Param
 	}
@@ -183,6 +187,9 @@ func writeError(w http.ResponseWriter, err error) {
 	if e.status == http.StatusConflict || w.Header().Get(HeaderTurn) != "" {
 		// The clients would send the request again, and so start a second turn.
 		w.Header().Set("X-Should-Retry", "false")
+	}
+	if e.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(e.retryAfter, 10))
 	}
 	writeJSON(w, e.status, map[string]any{"error": e})
 }

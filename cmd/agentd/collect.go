@@ -16,9 +16,8 @@ func (s *serving) collect(ctx context.Context, w *server.MetricWriter) {
 	}
 	w.Gauge("agentd_store_ready", "1 while the store acknowledges, 0 after a failed write.", ready)
 	collectSessions(w, s.runtime.Figures())
-	running, waiting := s.runtime.Threads()
-	w.Gauge("agentd_threads_running", "Threads that are worked on.", float64(running))
-	w.Gauge("agentd_threads_waiting", "Threads that wait until there is room, as the share of their account is used up.", float64(waiting))
+	s.collectLoad(w)
+	s.collectNodes(ctx, w)
 	collectUsage(ctx, w, s.store)
 	if s.wired.exporter != nil {
 		s.wired.exporter.WriteMetrics(w)

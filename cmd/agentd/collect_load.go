@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"agentd/admission"
+	"agentd/server"
+	"agentd/store"
+	"agentd/store/postgres"
+)
+
+// The classes of accounts in figures. No account is named, and there are never more.
+const (
+	classOperator = "operator"
+	classBusiest  = "busiest"
+	classOthers   = "others"
+)
+
+// byClass sums up what accounts have: the operator's, the one with the most, all the others.
+func byClass[N int | int64](accounts map[string]N) map[string]float64 {
+	sums := map[string]float64{classOperator: 0, classBusiest: 0, classOthers: 0}
+	for account, n := range accounts {
+		if account == "" {
+			sums[classOperator] = float64(n)
+			continue
+		}
+		sums[classOthers] += float64(n)
+		sums[classBusiest] = max(sums[classBusiest], float64(n))
+	}
+	sums[classOthers] -= sums[classBusiest]
+	return sums
+}
+
+// writeByClass writes a gauge for each class of accounts.
+func writeByClass[N int | int64](w *server.MetricWriter, name, help string, accounts map[string]N, labels ...string) {
+	sums := byClass(accounts)
+	for _, class := range []string{classOperator, classBusiest, classOthers} {
+		w.Gauge(name, help, sums[class], append([]string{"accounts", class}, labels...)...)
+	}
+}
+
+// collectLoad writes what runs, what waits, and what was refused.
+func (s *serving) collectLoad(w *server.MetricWriter) {
+	threads := s.runtime.ThreadsByAccount()
+	running, waiting := map[string]int{}, map[string]int{}
+	var all admission.Load
+	for account, n := range threads {
+		running[account], waiting[account] = n.Running, n.Waiting
+		all.Running += n.Running
+		all.Waiting += n.Waiting
+	}
+	w.Gauge("agentd_threads_running", "Threads that are worked on.", float64(all.Running))
+	w.Gauge("agentd_threads_waiting", "Threads that wait until there is room, as the share of their account is used up.", float64(all.Waiting))
+	const help = "Threads by class of accounts: the operator's, the one that has most of them, all others."
+	writeByClass(w, "agentd_account_threads", help, running, "state", "running")
+	writeByClass(w, "agentd_account_threads", help, waiting, "state", "waiting")
+	writeByClass(w, "agentd_turns_queued", "Turns that wait in the queues of threads, by class of accounts.", s.runtime.QueuedTurns())
+	f := s.runtime.Admission()
+	w.Gauge("agentd_admission_delay_seconds", "How long even the quickest of the last writes took, for the account with the slowest.", f.Delay.Seconds())
+	w.Gauge("agentd_admission_stalled_seconds", "How long the write to the store that is under way has been.", f.Stalled.Seconds())
+	for _, reason := range admission.Reasons() {
+		w.Counter("agentd_admission_refused_total", "Commands that were refused because of overload, by reason.", float64(f.Refused[reason]), "reason", string(reason))
+	}
+}
+
+// nodesWithin is how long the database may take to answer what /metrics asks.
+const nodesWithin = time.Second
+
+// collectNodes writes how the nodes stand that share the database, and this node's part.
+// While the database doesn't answer, only what the node knows itself is there.
+func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
+	held, alive, gone, sessions := true, 1, 0, s.runtime.Figures().Loaded
+	if shared, ok := s.store.(store.Shared); ok {
+		_, held = shared.Term()
+		ctx, cancel := context.WithTimeout(ctx, nodesWithin)
+		defer cancel()
+		if nodes, err := shared.Nodes(ctx); err == nil {
+			alive, gone = 0, 0
+			for _, n := range nodes {
+				if n.Self {
+					sessions = int(n.Sessions)
+				}
+				if n.Alive {
+					alive++
+				} else {
+					gone++
+				}
+			}
+		}
+	}
+	one := 0.0
+	if held {
+		one = 1
+	}
+	w.Gauge("agentd_lease_held", "1 while this node's lease holds; an embedded store has no other node.", one)
+	w.Gauge("agentd_leases", "Sessions that this node owns.", float64(sessions))
+	const help = "Nodes that share the database, by whether their lease holds."
+	w.Gauge("agentd_nodes", help, float64(alive), "state", "alive")
+	w.Gauge("agentd_nodes", help, float64(gone), "state", "gone")
+	draining := 0.0
+	if s.runtime.IsDraining() {
+		draining = 1
+	}
+	w.Gauge("agentd_draining", "1 while this node is being drained.", draining)
+	if p, ok := s.store.(*postgres.Store); ok {
+		collectPool(w, p.PoolFigures())
+	}
+}
+
+// collectPool writes the figures of the pool of connections to the database.
+func collectPool(w *server.MetricWriter, f postgres.PoolFigures) {
+	const help = "Open connections of the pool to the database."
+	w.Gauge("agentd_database_connections", help, float64(f.Used), "state", "used")
+	w.Gauge("agentd_database_connections", help, float64(f.Idle), "state", "idle")
+	w.Gauge("agentd_database_connections_max", "How many connections the pool may have.", float64(f.Most))
+	w.Counter("agentd_database_connections_opened_total", "Connections that were made.", float64(f.Opened))
+	w.Counter("agentd_database_acquires_total", "How often a connection was asked for.", float64(f.Acquired))
+	w.Counter("agentd_database_acquires_waited_total", "How often none was free at once.", float64(f.Waited))
+	w.Counter("agentd_database_wait_seconds_total", "How long these waited.", f.WaitSeconds)
+}

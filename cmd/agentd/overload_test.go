@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/jackc/pgx/v5"
+
+	"agentd/client"
+	"agentd/command"
+)
+
+// stall keeps a database from taking facts until the end is called. Everything can be read.
+func (f *fleet) stall() (end func()) {
+	f.t.Helper()
+	conn, err := pgx.Connect(f.t.Context(), f.url)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	tx, err := conn.Begin(f.t.Context())
+	if err == nil {
+		_, err = tx.Exec(f.t.Context(), `LOCK TABLE agentd.events IN SHARE ROW EXCLUSIVE MODE`)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(context.WithoutCancel(f.t.Context())); err != nil { // the transaction ends with it
+			f.t.Error(err)
+		}
+	}
+}
+
+// refusal sends a request of a protocol and returns its status, what it says of waiting, and
+// the answer.
+func (p *process) refusal(path, body string, headers ...string) (status int, retry, answer string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+p.token())
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return res.StatusCode, res.Header.Get("Retry-After"), string(text)
+}
+
+// TestOverloadIsRefusedAtEveryDoor holds the database's writes up. Commands that add work are
+// refused over every door, with when to try again; reading, probes, metrics, leases and
+// streams go on; and what was accepted comes to its end once the database is back.
+func TestOverloadIsRefusedAtEveryDoor(t *testing.T) {
+	f := newFleet(t, "2s", "repeat: true\nanswers: [{text: done}]\n")
+	a := f.node(f.dir())
+	first := a.submit("hello")
+	a.completed(first)
+	s := &storm{t: t, p: a, client: a.client()}
+	if got := s.figures(); got.by["agentd_lease_held"] != 1 || got.by[`agentd_nodes{state="alive"}`] != 1 || got.by["agentd_database_connections_max"] < 4 || got.by["agentd_database_acquires_total"] == 0 {
+		t.Errorf("the figures of a node: %v", got.by)
+	}
+	end := f.stall()
+	accepted := make(chan *command.SubmitTurnResult, 1)
+	go func() {
+		r, err := client.Call[command.SubmitTurnResult](t.Context(), a.client(), submitParams(t, "held up"))
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- r
+	}()
+	for s.figures().by["agentd_admission_stalled_seconds"] <= 2 {
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	a.refusesAtEveryDoor()
+	a.goesOnUnderOverload(s, first.SessionID)
+	end()
+	if r := <-accepted; r != nil {
+		a.completed(r)
+	}
+	a.completed(a.submit("again"))
+	if code := a.stop(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// refusesAtEveryDoor: each door refuses work in its own words.
+func (p *process) refusesAtEveryDoor() {
+	p.t.Helper()
+	message := `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]}}`
+	for name, c := range map[string]struct {
+		path, body string
+		headers    []string
+		want       string
+	}{
+		"HTTP":                {path: "/v1/commands/submit_turn", body: `{"input":"hello"}`, want: `"code":"unavailable"`},
+		"HTTP, a new session": {path: "/v1/commands/create_session", body: `{}`, want: `"code":"unavailable"`},
+		"A2A, HTTP+JSON":      {path: "/a2a/rest/message:send", body: message, headers: []string{"A2A-Version", "1.0"}, want: "google.rpc.RetryInfo"},
+		"AG-UI":               {path: "/agui", body: `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"hello"}]}`, want: `"code":"unavailable"`},
+		"OpenAI, responses":   {path: "/v1/responses", body: `{"model":"agentd","input":"hello"}`, want: `"unavailable"`},
+		"OpenAI, chat":        {path: "/v1/chat/completions", body: `{"model":"agentd","messages":[{"role":"user","content":"hello"}]}`, want: `"unavailable"`},
+		"JSON-RPC":            {path: "/v1/rpc", body: `{"jsonrpc":"2.0","id":1,"method":"submit_turn","params":{"input":"hello"}}`, want: `"retryAfter":`},
+		"A2A, JSON-RPC":       {path: "/a2a/rpc", body: `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + message + `}`, headers: []string{"A2A-Version", "1.0"}, want: "google.rpc.RetryInfo"},
+	} {
+		status, retry, answer := p.refusal(c.path, c.body, c.headers...)
+		seconds, err := strconv.Atoi(retry)
+		overRPC := strings.Contains(name, "JSON-RPC") // which has its own codes, in an answer of 200
+		if overRPC && (status != http.StatusOK) || !overRPC && (status != http.StatusServiceUnavailable || err != nil || seconds < 1) {
+			p.t.Errorf("%s: status %d, Retry-After %q: %s", name, status, retry, answer)
+		}
+		if !strings.Contains(answer, c.want) {
+			p.t.Errorf("%s: the answer lacks %s: %s", name, c.want, answer)
+		}
+	}
+	if got := p.mcpCall("tools/call", `"name":"run_turn","arguments":{"input":"hello"}`, "run_turn", false); !strings.Contains(got, `"retryAfter":`) || !strings.Contains(got, `"isError":true`) {
+		p.t.Errorf("MCP: %s", got)
+	}
+	conn, _, err := websocket.Dial(p.t.Context(), "ws"+strings.TrimPrefix(p.url, "http")+"/v1/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + p.token()}}}) //nolint:bodyclose // a WebSocket has none
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(p.t.Context(), websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"submit_turn","params":{"input":"hello"}}`)); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, got, err := conn.Read(p.t.Context()); err != nil || !strings.Contains(string(got), `"code":"unavailable"`) || !strings.Contains(string(got), `"retryAfter":`) {
+		p.t.Errorf("WebSocket: %s, %v", got, err)
+	}
+}
+
+// goesOnUnderOverload: what adds no work is let in.
+func (p *process) goesOnUnderOverload(s *storm, sessionID string) {
+	p.t.Helper()
+	for _, path := range []string{"/healthz", "/readyz", "/v1/sessions/" + sessionID + "/events"} {
+		res := p.getWithToken(path)
+		if _ = res.Body.Close(); res.StatusCode != http.StatusOK {
+			p.t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+	if status, _, answer := p.refusal("/v1/commands/get_session", `{"sessionId":"`+sessionID+`"}`); status != http.StatusOK {
+		p.t.Errorf("get_session: %d %s", status, answer)
+	}
+	status, _, answer := p.refusal("/v1/commands/interrupt_turn", `{"sessionId":"`+sessionID+`"}`)
+	var res command.InterruptTurnResult
+	if err := json.Unmarshal([]byte(answer), &res); err != nil || status != http.StatusOK || res.Interrupted {
+		p.t.Errorf("interrupt_turn of nothing: %d %s", status, answer)
+	}
+	f := s.figures()
+	if f.by["agentd_lease_held"] != 1 || f.by["agentd_store_ready"] != 1 || f.by[`agentd_admission_refused_total{reason="store_stalled"}`] < 10 {
+		p.t.Errorf("the lease, or what was refused: %v", f.by)
+	}
+}
