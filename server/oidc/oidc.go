@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/time/rate"
@@ -148,6 +149,9 @@ func (a *Authenticator) identify(t *oidc.IDToken) (server.Identity, error) {
 	if err := t.Claims(&claims); err != nil {
 		return server.Identity{}, fault.Wrap(fault.Unauthenticated, err, "the claims of the token can't be read")
 	}
+	if t.Subject == "" { // who it is can't be told, and a grant for a group has no subject either
+		return server.Identity{}, fault.New(fault.Unauthenticated, "the token names no subject (sub)")
+	}
 	grant := a.grantFor(t.Subject, groupsOf(claims[a.opt.GroupsClaim]))
 	if grant == nil {
 		return server.Identity{}, fault.New(fault.Forbidden, "no grant of this server is for the subject %s or one of the groups in its claim %s", clip.Text(t.Subject, 100), a.opt.GroupsClaim)
@@ -173,7 +177,8 @@ func (a *Authenticator) grantFor(subject string, groups []string) *Grant {
 	var best *Grant
 	for i := range a.opt.Grants {
 		g := &a.opt.Grants[i]
-		if g.Subject != subject && g.Group != Everyone && (g.Group == "" || !slices.Contains(groups, g.Group)) {
+		named, member := g.Subject != "" && g.Subject == subject, g.Group != "" && slices.Contains(groups, g.Group)
+		if !named && !member && g.Group != Everyone {
 			continue
 		}
 		if best == nil || !best.Role.Allows(g.Role) {
@@ -201,7 +206,7 @@ func groupsOf(claim any) []string {
 }
 
 func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
+	if !unicode.IsPrint(r) {
 		return -1
 	}
 	return r

@@ -103,6 +103,8 @@ func TestOtherTokensAreRefused(t *testing.T) {
 		"a changed signature":   good[:len(good)-4] + "AAAA",
 		"nothing":               "..",
 		"no JSON":               "a.b.c",
+		"an empty subject":      p.Token(t, with("sub", "")),
+		"no subject, no group":  p.Token(t, map[string]any{"sub": nil}),
 	} {
 		if id, err := a.Authenticate(t.Context(), token); fault.KindOf(err) != fault.Unauthenticated {
 			t.Errorf("%s: %+v, %v", what, id, err)
