@@ -39,6 +39,8 @@ const (
 	linkFor = 2 * time.Minute
 	// maxLinks bounds the links that wait to be used.
 	maxLinks = 1000
+	// maxLinksEach bounds those of one token, so that it can't use up all.
+	maxLinksEach = 20
 	// maxLoginBody is more than a token needs.
 	maxLoginBody = 8 << 10
 )
@@ -98,13 +100,16 @@ func (b *browsers) open(cookie string) (l sealedLogin, ok bool) {
 func (b *browsers) addLink(token string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	now, same := time.Now(), 0
 	for sum, l := range b.links {
-		if now.After(l.until) {
+		switch {
+		case now.After(l.until):
 			delete(b.links, sum)
+		case l.token == token:
+			same++
 		}
 	}
-	if len(b.links) >= maxLinks {
+	if len(b.links) >= maxLinks || same >= maxLinksEach {
 		return "", &fault.Error{Kind: fault.RateLimited, Detail: "too many login links wait to be used; try again in two minutes", RetryAfter: linkFor}
 	}
 	code := rand.Text() + rand.Text()

@@ -465,3 +465,21 @@ func TestAStreamEndsWithItsContext(t *testing.T) {
 		t.Errorf("a while that is over ends with %v", err)
 	}
 }
+
+// TestLoginLinksAreShared: a token that makes links without end leaves some to others.
+func TestLoginLinksAreShared(t *testing.T) {
+	b := newBrowsers(nil)
+	made := 0
+	for range 2 * maxLinks {
+		if _, err := b.addLink("greedy"); err == nil {
+			made++
+		}
+	}
+	code, err := b.addLink("other")
+	if err != nil || made != maxLinksEach {
+		t.Fatalf("%d links of one token; another's: %v", made, err)
+	}
+	if token, ok := b.useLink(code); !ok || token != "other" {
+		t.Errorf("%q, %v", token, ok)
+	}
+}
