@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // Exit codes, as documented in every command's help.
@@ -102,7 +103,8 @@ func usagef(format string, args ...any) error {
 func silent(code int) error { return &exitError{code, nil} }
 
 // sayf tells something about the run itself. Where standard error can't be
-// written there is no one to tell.
+// written there is no one to tell. What is told quotes files, names and answers of
+// others, which must not reach the terminal as they are.
 func (a *app) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+	_, _ = fmt.Fprintln(a.err, terminal.PlainBlock(fmt.Sprintf(format, args...)))
 }

@@ -244,7 +244,7 @@ func printPolicyTest(out *printer, r *command.TestPolicyResult) {
 		rows := [][]string{{"SESSION", "SEQUENCE", "TOOL", "WHAT", "BEFORE", "AFTER", "BECAUSE"}}
 		for _, c := range r.Changed {
 			rows = append(rows, []string{
-				c.SessionID, strconv.FormatUint(c.Sequence, 10), c.ToolName, terminal.Clip(turntext.ShortArgs(c.ToolName, c.Args), 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.Reason), 300),
+				c.SessionID, strconv.FormatUint(c.Sequence, 10), terminal.Plain(c.ToolName), terminal.Clip(turntext.ShortArgs(c.ToolName, c.Args), 48), c.Before, c.After, terminal.Clip(terminal.Plain(c.Reason), 300),
 			})
 		}
 		out.wrapped(rows)

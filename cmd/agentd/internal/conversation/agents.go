@@ -43,7 +43,7 @@ func (t *agentTree) track(e *event.Event) {
 		a.does = "thinking"
 	case *event.ToolStarted:
 		a.calls++
-		a.does = terminal.Clip(p.ToolName+" "+turntext.ShortArgs(p.ToolName, p.SafeArgs), 60)
+		a.does = terminal.Clip(terminal.Plain(p.ToolName)+" "+turntext.ShortArgs(p.ToolName, p.SafeArgs), 60)
 	case *event.ActionRequired:
 		a.does = "waits for you"
 	case *event.SubagentStatus:

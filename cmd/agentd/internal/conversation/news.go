@@ -168,7 +168,7 @@ func (c *Conversation) trackCall(e *event.Event, name string, args event.Raw) {
 			c.calls = c.calls[1:]
 		}
 	}
-	if x.Name = name; len(args) > 0 {
+	if x.Name = terminal.Plain(name); len(args) > 0 {
 		x.Args = turntext.ShortArgs(name, args)
 	}
 }

@@ -3,15 +3,18 @@
 // # Contract
 //
 // What others wrote goes through [Plain] or [PlainBlock] before it is shown: it can't
-// move the cursor or change colours. Colour is wanted or not, which an [Ink] knows.
+// move the cursor or change colours. What a person is asked about goes through [Exact]:
+// it can't hide anything either. Colour is wanted or not, which an [Ink] knows.
 // Nothing here writes. Everything may be used by many goroutines.
 package terminal
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -23,13 +26,33 @@ import (
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n' || r == '\t' || r == '\r':
+		case r == '\n' || r == '\t' || r == '\r' || unicode.In(r, unicode.Zl, unicode.Zp):
 			return ' '
-		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069):
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
 			return -1
 		}
 		return r
 	}, s)
+}
+
+// Exact makes what others wrote safe to show and leaves nothing out: a character that
+// isn't seen, or looks like a space and is none, is shown as a symbol or by its number.
+// It is for what a person decides about. Lines and tabs stay.
+func Exact(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r < ' ':
+			b.WriteRune('\u2400' + r)
+		case !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // Clip shortens a text to so many columns; wide characters take two.

@@ -142,9 +142,9 @@ func (c *client) pasteImage() {
 }
 
 // message makes what was typed into a message: marks become what they stand for, and
-// files that are mentioned are attached.
+// files that are mentioned are attached. What a long paste mentions isn't: nobody saw it.
 func (c *client) message(text string) *conversation.Message {
-	m := &conversation.Message{}
+	m, typed := &conversation.Message{}, text
 	for _, p := range c.pastes {
 		if !strings.Contains(text, p.mark) {
 			continue // it was deleted
@@ -156,7 +156,7 @@ func (c *client) message(text string) *conversation.Message {
 		text = strings.Replace(text, p.mark, p.text, 1)
 	}
 	c.pastes = nil
-	for word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(typed) {
 		if path, ok := strings.CutPrefix(word, "@"); ok && path != "" {
 			if part := c.mention(strings.TrimRight(path, ".,;:!?)")); part != nil {
 				m.Parts = append(m.Parts, *part)

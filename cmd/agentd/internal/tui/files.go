@@ -24,13 +24,14 @@ var skipped = map[string]bool{"node_modules": true, "vendor": true, "target": tr
 func listFiles(root string) *fileList {
 	l := &fileList{}
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		name := d.Name()
-		switch {
-		case err != nil:
-			if d.IsDir() {
+		if err != nil { // of a folder that is gone, nothing else is known
+			if d != nil && d.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
+		}
+		name := d.Name()
+		switch {
 		case path == root:
 			return nil
 		case strings.HasPrefix(name, ".") && name != ".github", d.IsDir() && skipped[name]:
@@ -96,9 +97,10 @@ func fuzzy(text, pattern string) (score int, ok bool) {
 	if len(p) == 0 {
 		return 0, true
 	}
-	if i := strings.LastIndex(strings.ToLower(text), strings.ToLower(pattern)); i >= 0 {
+	low := strings.ToLower(text) // it may be longer than the text
+	if i := strings.LastIndex(low, strings.ToLower(pattern)); i >= 0 {
 		score = 10 * len(p) // the letters as they were typed
-		if i == 0 || !isWord(rune(text[i-1])) {
+		if i == 0 || !isWord(rune(low[i-1])) {
 			score += 20
 		}
 		return score, true

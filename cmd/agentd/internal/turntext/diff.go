@@ -91,7 +91,7 @@ func (d *diffDrawer) startFile(path string) {
 // endFile writes the title of a file, now that the sums are known.
 func (d *diffDrawer) endFile() {
 	if d.path != "" && d.add+d.del > 0 {
-		title := d.ink.Paint(terminal.Bold, terminal.Clip(terminal.Plain(d.path), max(d.cols-18, 8)))
+		title := d.ink.Paint(terminal.Bold, terminal.Clip(terminal.Exact(d.path), max(d.cols-18, 8)))
 		d.out[d.title] = "  " + title + "  " + d.ink.Paint(terminal.Green, "+"+strconv.Itoa(d.add)) + " " + d.ink.Paint(terminal.Red, "-"+strconv.Itoa(d.del))
 	}
 	d.path, d.add, d.del = "", 0, 0
@@ -127,7 +127,7 @@ func (d *diffDrawer) body(line string) {
 	if line == "" {
 		line = " "
 	}
-	text := terminal.Clip(strings.ReplaceAll(strings.TrimSuffix(terminal.PlainBlock(line[1:]+"\n"), "\n"), "\t", "    "), max(d.cols-10, 10))
+	text := terminal.Clip(strings.ReplaceAll(strings.TrimSuffix(terminal.Exact(line[1:]+"\n"), "\n"), "\t", "    "), max(d.cols-10, 10))
 	switch line[0] {
 	case '+':
 		d.out = append(d.out, d.ink.Paint(terminal.Green, fmt.Sprintf("%6d + %s", d.next, text)))

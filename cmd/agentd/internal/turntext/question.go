@@ -51,12 +51,9 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 	if q.IsPlan() {
 		return q.planPanel(k, cols)
 	}
-	title := "Allow " + p.ToolName + "?"
-	if p.ActionType == "sandbox_escape" {
-		title = "Allow " + p.ToolName + " to run outside of the sandbox?"
-	}
+	title := q.Title()
 	if p.ToolName == "" {
-		title = terminal.Plain(p.Prompt)
+		title = terminal.Plain(p.Prompt) // whole
 	}
 	line := k.Paint(terminal.Yellow, "? ") + k.Paint(terminal.Bold, title)
 	if p.Destructive {
@@ -72,21 +69,22 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 // maxAsked is how many lines of a call are shown before it is allowed.
 const maxAsked = 20
 
-// wanted is what would be done: the command, or the change of a file.
+// wanted is what would be done: the command, or the change of a file. Nothing in it can
+// be hidden.
 func (q *Question) wanted() []string {
 	p := q.Required
 	args, _ := toolkind.ReadArguments(p.SafeArgs) // what isn't there is not shown
 	switch toolkind.Of(p.ToolName) {
 	case toolkind.WriteFile, toolkind.EditFile:
 		if args.Content+args.Old+args.New == "" {
-			return []string{args.Path}
+			return []string{terminal.Exact(args.Path)}
 		}
 		return nil
 	case toolkind.Shell:
-		return []string{args.Command}
+		return []string{terminal.Exact(args.Command)}
 	default:
 	}
-	if short := ShortArgs(p.ToolName, p.SafeArgs); p.ToolName != "" && short != "" {
+	if short := terminal.Exact(shortArgs(p.ToolName, p.SafeArgs)); p.ToolName != "" && short != "" {
 		return []string{short}
 	}
 	return nil
@@ -176,7 +174,7 @@ func (q *Question) keptRules() string {
 	for _, r := range q.Required.KeepRules {
 		out = append(out, strings.TrimSpace(r.Decision+" "+r.Tool+" "+r.Match))
 	}
-	return terminal.Plain(strings.Join(out, ", "))
+	return terminal.Exact(strings.Join(out, ", "))
 }
 
 // Prompt is what stands before the answer.

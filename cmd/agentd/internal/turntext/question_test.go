@@ -1,8 +1,10 @@
 package turntext
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,5 +89,34 @@ func TestShortTexts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Nothing that a person decides about can be hidden from them, and no name reaches the
+// terminal as it came.
+func TestQuestionsHideNothing(t *testing.T) {
+	const name = "sh\x1b]0;t\a\u202e"
+	for _, required := range []*event.ActionRequired{
+		{ActionType: "tool_permission", ToolName: "shell", SafeArgs: event.Raw(`{"command":"echo \u202egnp.exe\u200b\r\u001b[2K; rm\u00a0x"}`)},
+		{ActionType: "tool_permission", ToolName: "write_file", SafeArgs: event.Raw(`{"path":"a\u202eb","content":"x\u202e\u200b\u001b[2Ky\u00a0\n"}`)},
+		{ActionType: "tool_permission", ToolName: "read_file", SafeArgs: event.Raw(`{"path":"/x\u202e\u200b\u001b[2Ky\u00a0"}`)},
+		{ActionType: "tool_permission", ToolName: name, SafeArgs: event.Raw("{\"a\":\"\u202e\u200b\u00a0\"}")},
+		{ActionType: "sandbox_escape", ToolName: name, KeepRules: []event.PolicyRule{{Tool: name, Match: "x\u202e\u200b\u00a0"}}},
+	} {
+		q := &Question{ID: "action_1", Required: required}
+		for _, text := range []string{strings.Join(q.Panel(terminal.NoColour, 100), "\n"), q.Title() + "\n" + q.Wanted()} {
+			if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+				t.Errorf("%s: %q has what isn't seen", required.ToolName, text)
+			}
+		}
+		if panel := strings.Join(q.Panel(terminal.NoColour, 100), "\n"); !strings.Contains(panel, "<U+202E>") || !strings.Contains(panel, "<U+200B>") {
+			t.Errorf("%s: %q doesn't show it", required.ToolName, panel)
+		}
+	}
+	var out strings.Builder
+	v := &View{Ink: terminal.NoColour, Stage: &LineStage{W: &out}}
+	v.toolLine(false, name, "", "not found")
+	if text := out.String(); strings.ContainsAny(text, "\x1b\a\u202e") || !strings.Contains(text, "sh]0;t") {
+		t.Errorf("%q", text)
 	}
 }

@@ -21,25 +21,28 @@ const (
 )
 
 // ShortArgs says in a few words what a tool is called with.
-func ShortArgs(name string, args event.Raw) string {
+func ShortArgs(name string, args event.Raw) string { return terminal.Plain(shortArgs(name, args)) }
+
+// shortArgs is ShortArgs with the text as it came.
+func shortArgs(name string, args event.Raw) string {
 	var v map[string]any
 	if json.Unmarshal(args, &v) != nil {
-		return terminal.Plain(string(args))
+		return string(args)
 	}
 	a, _ := toolkind.ReadArguments(args) // what isn't there is not shown
 	switch toolkind.Of(name) {
 	case toolkind.Shell:
-		return terminal.Plain(a.Command)
+		return a.Command
 	case toolkind.ReadFile, toolkind.WriteFile, toolkind.EditFile:
-		return terminal.Plain(a.Path)
+		return a.Path
 	case toolkind.ListFiles:
-		return terminal.Plain(strings.TrimSpace(a.Path + " " + a.Glob))
+		return strings.TrimSpace(a.Path + " " + a.Glob)
 	case toolkind.SearchFiles:
-		return terminal.Plain(strings.TrimSpace(strconv.Quote(a.Pattern) + " " + a.Path + " " + a.Glob))
+		return strings.TrimSpace(strconv.Quote(a.Pattern) + " " + a.Path + " " + a.Glob)
 	case toolkind.RequestInput:
-		return terminal.Plain(a.Prompt)
+		return a.Prompt
 	case toolkind.SpawnAgent:
-		return terminal.Plain(strings.TrimPrefix(a.Role+": "+a.Input, ": "))
+		return strings.TrimPrefix(a.Role+": "+a.Input, ": ")
 	case toolkind.UpdatePlan, toolkind.PresentPlan:
 		return ""
 	case toolkind.Other:
@@ -47,7 +50,7 @@ func ShortArgs(name string, args event.Raw) string {
 	if len(v) == 0 {
 		return ""
 	}
-	return terminal.Plain(string(args))
+	return string(args)
 }
 
 // planLines are the steps of a plan as a list with boxes.

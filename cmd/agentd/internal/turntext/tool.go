@@ -46,7 +46,7 @@ func (v *View) toolAsked(e *event.Event, name string, args event.Raw) {
 		t = &shownTool{id: e.ToolCallID}
 		v.tools = append(v.tools, t)
 	}
-	t.name, t.args, t.input = name, ShortArgs(name, args), args
+	t.name, t.args, t.input = terminal.Plain(name), ShortArgs(name, args), args
 }
 
 // toolRuns shows a call that begins to run.
@@ -134,6 +134,7 @@ func (v *View) toolLine(good bool, name, args, extra string) {
 		mark, colour = MarkFailed, terminal.Red
 	}
 	cols, _ := v.Stage.Size()
+	name = terminal.Clip(terminal.Plain(name), max(cols/2, 12)) // whatever the model called
 	args = terminal.Clip(args, max(cols-ansi.StringWidth(name)-ansi.StringWidth(extra)-6, 12))
 	line := v.Ink.Paint(colour, mark) + " " + v.Ink.Paint(terminal.Bold, name)
 	if args != "" {
