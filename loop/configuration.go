@@ -119,7 +119,7 @@ func (c *Configuration) ModeOf(s *state.Session, t *state.Thread, turn *state.Tu
 	if parent == nil || parent == t {
 		return own
 	}
-	if above := c.ModeOf(s, parent, parent.Active); modeWidths[above] < modeWidths[own] {
+	if above := c.ModeOf(s, parent, parent.Active); permission.IsWider(own, above) {
 		return above
 	}
 	return own

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"agentd/event"
+	"agentd/permission"
 )
 
 // HostPolicy is what the configuration says about permissions, for all sessions.
@@ -89,7 +90,7 @@ func (h *hostPolicy) changed(mode string, rules []event.PolicyRule) *hostPolicy 
 // tooWide reports whether the stored mode lets more happen than the configuration
 // says on purpose.
 func (h *hostPolicy) tooWide() bool {
-	return h.configured.Mode != "" && !h.configured.DefaultMode && modeWidths[h.stored.Mode] > modeWidths[h.configured.Mode]
+	return h.configured.Mode != "" && !h.configured.DefaultMode && h.stored.Mode != "" && permission.IsWider(h.stored.Mode, h.configured.Mode)
 }
 
 // describe fills a fact in with the policy.

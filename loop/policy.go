@@ -7,12 +7,6 @@ import (
 	"agentd/tool"
 )
 
-// modeWidths orders the permission modes by what they let happen without asking.
-var modeWidths = map[string]int{
-	permission.ModePlan: 0, permission.ModeUntrusted: 1, permission.ModeDefault: 2, permission.ModeNever: 3,
-	permission.ModeAuto: 4, permission.ModeOnRequest: 4, permission.ModeOnFailure: 4, permission.ModeBypass: 5,
-}
-
 // Narrow says which permission mode a child of a thread gets that asks for one, or
 // for none. False says that it would be wider than its parent's, which is then
 // what is returned.
@@ -21,7 +15,7 @@ func (l *Loop) Narrow(s *state.Session, parent *state.Thread, asked string) (mod
 	switch {
 	case asked == "":
 		return above, true
-	case modeWidths[asked] > modeWidths[above]:
+	case permission.IsWider(asked, above):
 		return above, false
 	}
 	return asked, true

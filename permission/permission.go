@@ -40,6 +40,25 @@ const (
 // Modes returns the modes, in the order of the documentation.
 func Modes() []string { return event.EnumValues("@permissionMode") }
 
+// modeWidths orders the modes by what they let happen without asking.
+var modeWidths = map[string]int{
+	ModePlan: 0, ModeUntrusted: 1, ModeDefault: 2, ModeNever: 3, ModeAuto: 4, ModeOnRequest: 4, ModeOnFailure: 4, ModeBypass: 5,
+}
+
+// IsWider reports whether a mode lets more happen without asking than another. An empty
+// mode is default; one that isn't known is wider than all that are.
+func IsWider(mode, than string) bool { return modeWidth(mode) > modeWidth(than) }
+
+func modeWidth(mode string) int {
+	if mode == "" {
+		mode = ModeDefault
+	}
+	if width, ok := modeWidths[mode]; ok {
+		return width
+	}
+	return len(modeWidths)
+}
+
 // Question is a tool call that is to be made. Tool and Input are
 // required.
 type Question struct {

@@ -80,6 +80,51 @@ func TestProjectFileReachesAllClients(t *testing.T) {
 	}
 }
 
+// The file of a project can't widen what an admin or the session's creator chose, whoever
+// brings the turn.
+func TestProjectFileNeverWidensAChosenMode(t *testing.T) {
+	p := newPerson(t)
+	writeFile(t, p.project, config.ProjectFileName, "permissions: {mode: default}\n")
+	program := p.pipe("stdio")
+	var opened struct {
+		SessionID string `json:"sessionId"`
+	}
+	program.call("create_session", map[string]any{"permissionMode": "plan"}, &opened)
+	p.output("run", "--session", opened.SessionID, "hello")
+	if mode := p.startedIn(opened.SessionID); mode != "" {
+		t.Errorf("a turn of the command line runs in mode %q in a session that someone made with plan", mode)
+	}
+	program.call("set_policy", map[string]any{"mode": "untrusted"}, nil)
+	var turn struct {
+		SessionID string `json:"sessionId"`
+	}
+	program.call("submit_turn", map[string]any{"input": "hello"}, &turn)
+	if mode := p.startedIn(turn.SessionID); mode != "" && mode != "untrusted" {
+		t.Errorf("a program's turn runs in mode %q, and the host's is untrusted", mode)
+	}
+	out := p.output("submit", "--json", "hello")
+	id, err := between(out, `"sessionId":"`, `"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := p.startedIn(id); mode != "" && mode != "untrusted" {
+		t.Errorf("a submitted turn runs in mode %q, and the host's is untrusted", mode)
+	}
+}
+
+// startedIn is the mode that the turn of a session was submitted with; empty for none.
+func (p *person) startedIn(sessionID string) string {
+	p.Helper()
+	for line := range strings.SplitSeq(p.output("events", "--json", sessionID), "\n") {
+		if strings.Contains(line, `"type":"turn.submitted"`) {
+			if mode, err := between(line, `"permissionMode":"`, `"`); err == nil {
+				return mode
+			}
+		}
+	}
+	return ""
+}
+
 // An editor can allow something in the project, for good.
 func TestEditorAllowsForTheProject(t *testing.T) {
 	p := newPerson(t)

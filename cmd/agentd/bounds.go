@@ -14,7 +14,7 @@ import (
 )
 
 // boundPaths are the files that bound agents on this machine: the configuration in
-// use, this program, and the programs of hooks and MCP servers with the scripts that
+// use and those of projects, this program, and the programs of hooks and MCP servers with the scripts that
 // they name. Those run in a workspace, so their words are looked for there too. What
 // the configuration adds may be relative to each workspace.
 func boundPaths(c *config.Config) loop.BoundSet {
@@ -31,6 +31,7 @@ func boundPaths(c *config.Config) loop.BoundSet {
 		}
 	}
 	keep(c.File)
+	out.Paths = append(out.Paths, config.ProjectFileName) // of each workspace
 	for _, p := range c.Providers {
 		keep(p.Script)
 	}

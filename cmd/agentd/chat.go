@@ -104,6 +104,9 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 				return err
 			}
 		}
+		if err := o.keepMode(cmd.Context(), f, o.session); err != nil {
+			return err
+		}
 		return a.converse(cmd.Context(), f, o, prompt)
 	})
 }

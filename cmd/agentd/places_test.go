@@ -76,7 +76,7 @@ func TestBoundPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		dir + "/agentd.yaml", dir + "/answers.yaml", dir + "/link.sh", dir + "/hook.sh", dir + "/guard.py", dir + "/server.js", "ci/deploy.yaml", dir + "/mine", self,
+		dir + "/agentd.yaml", dir + "/answers.yaml", dir + "/link.sh", dir + "/hook.sh", dir + "/guard.py", dir + "/server.js", "ci/deploy.yaml", dir + "/mine", self, config.ProjectFileName,
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is missing in %v", want, got)

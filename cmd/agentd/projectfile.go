@@ -15,6 +15,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/permission"
 	"agentd/state"
 )
 
@@ -41,7 +42,7 @@ func (f *projectFiles) fill(ctx context.Context, caller command.Caller, p comman
 		}
 		file, err := f.read(root)
 		if err == nil {
-			p.PermissionMode = file.Mode
+			p.PermissionMode, err = f.narrower(ctx, caller, file.Mode)
 		}
 		return err
 	case *command.SubmitTurn:
@@ -79,12 +80,30 @@ func (f *projectFiles) fillTurn(ctx context.Context, caller command.Caller, p *c
 		o.Model = file.Model
 	}
 	if o.PermissionMode == "" && !hasMode {
-		o.PermissionMode = file.Mode
+		if o.PermissionMode, err = f.narrower(ctx, caller, file.Mode); err != nil {
+			return err
+		}
 	}
 	if o.Model != "" || o.PermissionMode != "" {
 		p.Options = &o
 	}
 	return nil
+}
+
+// narrower returns the mode of a project unless it is wider than the host's, which isn't
+// always the configuration's: an admin may have chosen another.
+func (f *projectFiles) narrower(ctx context.Context, caller command.Caller, mode string) (string, error) {
+	if mode == "" {
+		return "", nil
+	}
+	res, err := f.runtime.Do(ctx, caller, &command.GetPolicy{})
+	if err != nil {
+		return "", err
+	}
+	if host, ok := res.(*command.PolicyResult); !ok || permission.IsWider(mode, host.Mode) {
+		return "", nil
+	}
+	return mode, nil
 }
 
 // choosesMode reports whether someone chose the permission mode of a session, or of a

@@ -80,6 +80,12 @@ func (a *app) run(cmd *cobra.Command, given []string, o *runFlags) error {
 				return err
 			}
 		}
+		if err := o.keepMode(cmd.Context(), f, p.SessionID); err != nil {
+			return err
+		}
+		if p.Options != nil {
+			p.Options.PermissionMode = o.mode
+		}
 		if here := currentFolder(f); here != "" && o.session == "" && o.cwd == "" {
 			if p.Options == nil {
 				p.Options = &event.TurnOptions{}

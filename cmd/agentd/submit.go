@@ -20,6 +20,8 @@ import (
 type turnFlags struct {
 	session, model, mode, policy string
 	maxSteps                     int64
+	// projectMode is the mode if the file of the project chose it.
+	projectMode string
 }
 
 func (t *turnFlags) addFlags(cmd *cobra.Command) {
@@ -99,7 +101,15 @@ Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
 			if err != nil {
 				return err
 			}
-			return a.withFacts(cmd, toLook, func(f facts.Source) error { return a.submit(cmd, f, p) })
+			return a.withFacts(cmd, toLook, func(f facts.Source) error {
+				if err := t.keepMode(cmd.Context(), f, p.SessionID); err != nil {
+					return err
+				}
+				if p.Options != nil {
+					p.Options.PermissionMode = t.mode
+				}
+				return a.submit(cmd, f, p)
+			})
 		},
 	}
 	t.addFlags(cmd)

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"agentd/cmd/agentd/internal/facts"
+	"agentd/command"
+	"agentd/fault"
+	"agentd/permission"
 )
 
 // useProject fills in what no flag says from the file of the project, and refuses a turn
@@ -23,7 +29,7 @@ func (t *turnFlags) useProject(a *app, cmd *cobra.Command) error {
 		}
 	}
 	if t.mode == "" {
-		t.mode = loaded.Project.Mode
+		t.mode, t.projectMode = loaded.Project.Mode, loaded.Project.Mode
 	}
 	c := loaded.Config
 	if t.model == "" && loaded.Project.Model != "" {
@@ -33,4 +39,25 @@ func (t *turnFlags) useProject(a *app, cmd *cobra.Command) error {
 		t.model = loaded.Project.Model
 	}
 	return a.modelMissing(c, t.model)
+}
+
+// keepMode gives up the mode of the project's file where it is wider than the one that
+// holds: that of the session, which someone chose, or the host's, which isn't always the
+// configuration's.
+func (t *turnFlags) keepMode(ctx context.Context, f facts.Source, sessionID string) error {
+	if t.projectMode == "" {
+		return nil
+	}
+	var holds command.PolicyResult
+	err := f.Do(ctx, &command.GetPolicy{SessionID: sessionID}, &holds)
+	if fault.KindOf(err) == fault.NotFound { // the turn itself is answered with what that means
+		err = f.Do(ctx, &command.GetPolicy{}, &holds)
+	}
+	if err != nil {
+		return err
+	}
+	if permission.IsWider(t.projectMode, holds.Mode) {
+		t.mode, t.projectMode = "", ""
+	}
+	return nil
 }

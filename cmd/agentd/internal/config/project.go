@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"agentd/permission"
 )
@@ -26,12 +28,6 @@ type Project struct {
 	Ignored []string
 }
 
-// modeRanks order the modes by what runs without a question.
-var modeRanks = map[string]int{
-	permission.ModePlan: 0, permission.ModeUntrusted: 1, permission.ModeDefault: 2, permission.ModeNever: 3,
-	"on_request": 3, "on_failure": 3, permission.ModeAuto: 3, permission.ModeBypass: 4,
-}
-
 // addProject reads a project's file, if it is there.
 func (l *Loaded) addProject(path string) error {
 	if path == "" || path == l.Config.File {
@@ -40,7 +36,7 @@ func (l *Loaded) addProject(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	file, err := readFile(path)
+	file, err := readProjectFile(path)
 	if err != nil {
 		return err
 	}
@@ -60,7 +56,7 @@ func (l *Loaded) addProject(path string) error {
 		l.setFromProject("routing.default", text, file)
 	}
 	if text, ok := file.values["permissions.mode"].(string); ok {
-		if mine := l.Config.Permissions.Mode; modeRanks[text] > modeRanks[mine] {
+		if mine := l.Config.Permissions.Mode; permission.IsWider(text, mine) {
 			l.Project.Ignored = append(l.Project.Ignored, fmt.Sprintf("permissions.mode %s of %s is wider than your %s; use --mode to choose it yourself", text, path, mine))
 		} else {
 			l.Project.Mode = text
@@ -68,6 +64,37 @@ func (l *Loaded) addProject(path string) error {
 		}
 	}
 	return nil
+}
+
+// maxProjectFile bounds the file of a project.
+const maxProjectFile = 64 << 10
+
+// readProjectFile reads what came with a checkout: it may be a link to what the user may
+// read and others may not, a device without an end, or a pipe that nobody writes to.
+func readProjectFile(path string) (*fileValues, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{File: path, Problem: "the file of a project must be a regular file, no link; replace or remove it"}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
+		return nil, &Error{File: path, Problem: "the file was replaced while it was being read; try again"}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxProjectFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(data) > maxProjectFile {
+		return nil, &Error{File: path, Problem: "the file of a project may have 64 KiB"}
+	}
+	return parseFile(path, data)
 }
 
 // setFromProject shows a value of the project's file where it holds.
