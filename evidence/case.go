@@ -243,9 +243,7 @@ func (x *caseExport) addFact(ctx context.Context, contents store.Contents, data 
 		return err
 	}
 	if len(x.c.Facts) == 0 && x.state.Sequence > 0 {
-		if x.c.Base, err = x.state.Encode(); err != nil {
-			return err
-		}
+		x.c.Base = x.state.Encode()
 		x.addReferenced(x.state.ConfigurationRef, x.state.ConfinementRef)
 		for _, t := range x.state.Threads {
 			if t.Inventory != nil {

@@ -194,8 +194,8 @@ func (d *deletion) decide(tx *Tx) (*command.DeleteSessionResult, error) {
 	d.fact.Account, d.fact.KeptForForks = tx.State.Account, d.forked
 	if d.forked {
 		d.fact.Events, d.fact.Bytes = 0, 0
-	} else if err := tx.entomb(d.records); err != nil {
-		return nil, err
+	} else {
+		tx.entomb(d.records)
 	}
 	note, err := json.Marshal(&d.fact)
 	if err != nil {
@@ -210,18 +210,13 @@ func (d *deletion) decide(tx *Tx) (*command.DeleteSessionResult, error) {
 
 // entomb removes all facts that there are. What stands for them, and for the records
 // that followed from them, says nothing.
-func (tx *Tx) entomb(records []string) error {
+func (tx *Tx) entomb(records []string) {
 	tomb := tx.State.Tombstone()
-	data, err := tomb.Encode()
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
-	}
-	tx.trim = &store.Trim{Through: tomb.Sequence, Hash: tx.w.chain.Last(), Data: data}
+	tx.trim = &store.Trim{Through: tomb.Sequence, Hash: tx.w.chain.Last(), Data: tomb.Encode()}
 	tx.tombstone = tomb
 	for _, name := range records {
 		tx.emptied = append(tx.emptied, store.Snapshot{SessionID: tomb.SessionID, Name: name, Sequence: tomb.Sequence, Data: []byte{}})
 	}
-	return nil
 }
 
 // sessionDeleted does what follows once a deletion is durable. What it can't do now is

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -179,12 +178,12 @@ func (i *Import) Add(ctx context.Context, rec *store.Record) error {
 }
 
 // mark says that what is written isn't all yet.
-func (i *Import) mark(b *store.Batch) error {
+func (i *Import) mark(b *store.Batch) {
 	if !i.w.partial { // else it was said, and is so until all is here
 		b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: i.w.id, Name: stateSnapshot, Data: []byte(importMark)})
 	}
 	i.w.partial = true
-	return i.w.addMarkInPassing(b)
+	i.w.addMarkInPassing(b)
 }
 
 // Close writes what is left, unless the import failed before, and gives the
@@ -263,7 +262,7 @@ func (i *Import) foldRecord(ctx context.Context, rec *store.Record) error {
 	}
 	b.Index = indexPayload(indexKept(b.Index, e, rec.Data), e)
 	for _, x := range evicted {
-		data, err := json.Marshal(x.Data)
+		data, err := x.Encode()
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "record %s can't be encoded", x.Name)
 		}
@@ -305,7 +304,7 @@ func (i *Import) finishImport(ctx context.Context) error {
 }
 
 // write appends what was collected, with what stands for the state.
-func (i *Import) write(ctx context.Context, state func(*store.Batch) error) error {
+func (i *Import) write(ctx context.Context, state func(*store.Batch)) error {
 	w, b := i.w, &i.batch
 	b.SessionID, b.Epoch = w.id, w.epoch
 	size := 0
@@ -313,9 +312,7 @@ func (i *Import) write(ctx context.Context, state func(*store.Batch) error) erro
 		size += len(b.Records[j].Data)
 	}
 	w.trackIndex(b, len(b.Records), size)
-	if err := state(b); err != nil {
-		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
-	}
+	state(b)
 	if err := w.m.opt.Store.Append(ctx, []*store.Batch{b})[0]; err != nil {
 		return storeFault(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"agentd/event"
 	"agentd/fault"
@@ -67,16 +68,22 @@ const packedMark = 1
 
 // packState compresses an encoded state, in pieces that each stand behind their length.
 func packState(data []byte) []byte {
-	out := []byte{packedMark}
+	scratch := packing.Get().(*[]byte)
+	defer packing.Put(scratch)
+	out := make([]byte, 1, len(data)/8+64)
+	out[0] = packedMark
 	for len(data) > 0 {
 		n := min(len(data), store.ChunkSize)
-		piece := store.EncodeChunk(nil, data[:n])
-		out = binary.AppendUvarint(out, uint64(len(piece)))
-		out = append(out, piece...)
+		*scratch = store.EncodeChunk((*scratch)[:0], data[:n])
+		out = binary.AppendUvarint(out, uint64(len(*scratch)))
+		out = append(out, *scratch...)
 		data = data[n:]
 	}
 	return out
 }
+
+// packing has buffers for pieces of packed states.
+var packing = sync.Pool{New: func() any { return new(make([]byte, 0, maxScratch)) }}
 
 // unpackState returns the encoded state in what is stored: packed, or as releases before
 // stored it.
@@ -136,17 +143,13 @@ func (w *writer) addMarkIfDue(b *store.Batch, packed []byte, size int) {
 }
 
 // addMarkInPassing adds a mark to a batch that doesn't store the state.
-func (w *writer) addMarkInPassing(b *store.Batch) error {
+func (w *writer) addMarkInPassing(b *store.Batch) {
 	if !w.markDue(w.snapshotBytes) {
-		return nil
+		return
 	}
-	data, err := w.state.Encode()
-	if err != nil {
-		return err
-	}
+	data := w.state.Encode()
 	w.addMarkIfDue(b, packState(data), len(data))
 	w.snapshotBytes, w.snapshotSequence = len(data), w.state.Sequence
-	return nil
 }
 
 // removeMarks removes the marks of facts that go.

@@ -154,9 +154,7 @@ func (m *Manager) findBoundary(ctx context.Context, sessionID string, opt TrimOp
 			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, rec.Sequence, err))
 		}
 		if !b.found && opt.keeps(e) {
-			if err := b.set(before); err != nil {
-				return nil, err
-			}
+			b.set(before)
 		}
 		if !b.found {
 			b.bytes += int64(len(rec.Data))
@@ -169,7 +167,7 @@ func (m *Manager) findBoundary(ctx context.Context, sessionID string, opt TrimOp
 		return nil, noSession(sessionID)
 	}
 	if !b.found {
-		return b, b.set(chain.Last())
+		b.set(chain.Last())
 	}
 	return b, nil
 }
@@ -180,13 +178,8 @@ func (o *TrimOptions) keeps(e *event.Event) bool {
 }
 
 // set puts the boundary where the fold is.
-func (b *boundary) set(hash store.Hash) error {
-	data, err := b.state.Encode()
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
-	}
-	b.trim, b.found = store.Trim{Through: b.state.Sequence, Hash: hash, Data: data}, true
-	return nil
+func (b *boundary) set(hash store.Hash) {
+	b.trim, b.found = store.Trim{Through: b.state.Sequence, Hash: hash, Data: b.state.Encode()}, true
 }
 
 // fits reports a session that went on in the meantime, or whose state is not what its
@@ -195,12 +188,7 @@ func (b *boundary) fits(s *state.Session) error {
 	if s.Sequence != b.state.Sequence {
 		return fault.New(fault.Conflict, "session %s is still active, so its events are kept", s.SessionID)
 	}
-	got, err := s.Encode()
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
-	}
-	want, err := b.state.Encode()
-	if err != nil || !bytes.Equal(got, want) {
+	if !bytes.Equal(s.Encode(), b.state.Encode()) {
 		return fault.New(fault.Internal, "the state of session %s doesn't match its facts, so its events are kept: run agentd verify", s.SessionID)
 	}
 	return nil

@@ -75,13 +75,7 @@ func (k *kit) oldest(sessionID string) uint64 {
 func (k *kit) state(sessionID string) string {
 	k.Helper()
 	var out string
-	k.view(sessionID, func(s *state.Session) {
-		b, err := s.Encode()
-		if err != nil {
-			k.Error(err)
-		}
-		out = string(b)
-	})
+	k.view(sessionID, func(s *state.Session) { out = string(s.Encode()) })
 	return out
 }
 

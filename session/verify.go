@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -250,7 +249,7 @@ func (f *refold) foldRecord(rec store.Record) bool {
 		return false
 	}
 	for _, x := range evicted {
-		data, err := json.Marshal(x.Data)
+		data, err := x.Encode()
 		if err != nil {
 			f.problemf(rec.Sequence, "fact", "%v", err)
 			return false
@@ -306,7 +305,7 @@ func (f *refold) compareState(rec store.Record) {
 // compareEncoded compares a stored state of this version with the fold.
 func (f *refold) compareEncoded(sequence uint64, what string, stored []byte) {
 	if st, err := state.Decode(stored); err == nil && st.Version == state.Version {
-		if want, err := f.state.Encode(); err != nil || !bytes.Equal(want, stored) {
+		if want := f.state.Encode(); !bytes.Equal(want, stored) {
 			f.problemf(sequence, what, "the stored state is not what the facts fold to (at byte %d)", firstDifference(want, stored))
 		}
 	}

@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -355,9 +354,7 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 	}
 	w.head.Store(w.state.Sequence)
 	w.trackIndex(b, len(tx.facts), len(buf))
-	if err := w.addSnapshotIfDue(b); err != nil {
-		return fault.Wrap(fault.Internal, err, "the session's state could not be encoded")
-	}
+	w.addSnapshotIfDue(b)
 	p.facts = tx.facts
 	w.chargeBatch(p, tx, len(buf))
 	return nil
@@ -418,9 +415,9 @@ func (w *writer) encodeFacts(tx *Tx, b *store.Batch) ([]byte, error) {
 		}
 		b.Index = indexPayload(indexKept(b.Index, e, buf[start:]), e)
 		for _, x := range evicted {
-			data, err := json.Marshal(x.Data)
+			data, err := x.Encode()
 			if err != nil {
-				return nil, fmt.Errorf("session: record %s: %w", x.Name, err)
+				return nil, err
 			}
 			b.Snapshots = append(b.Snapshots, store.Snapshot{SessionID: w.id, Name: x.Name, Sequence: e.Sequence, Data: data})
 		}
@@ -459,20 +456,19 @@ func tracked(kind string) bool {
 // addSnapshotIfDue adds the folded state to the batch when enough was appended since the
 // last one. A large state is written less often, so that its cost per fact stays
 // the same.
-func (w *writer) addSnapshotIfDue(b *store.Batch) error {
-	if b.Trim != nil {
-		return w.addSnapshot(b) // what was stored before may be of a fact that goes
+func (w *writer) addSnapshotIfDue(b *store.Batch) {
+	due := w.sinceFacts >= w.m.opt.SnapshotEvery && w.sinceBytes >= 8*w.snapshotBytes
+	if due || b.Trim != nil { // then what was stored before may be of a fact that goes
+		w.addSnapshot(b)
 	}
-	if w.sinceFacts < w.m.opt.SnapshotEvery || w.sinceBytes < 8*w.snapshotBytes {
-		return nil
-	}
-	return w.addSnapshot(b)
 }
 
-func (w *writer) addSnapshot(b *store.Batch) error {
-	data, err := w.state.Encode()
-	if err != nil {
-		return err
+func (w *writer) addSnapshot(b *store.Batch) {
+	scratch := w.m.scratch.Get().(*[]byte)
+	defer w.m.scratch.Put(scratch)
+	data := w.state.AppendTo((*scratch)[:0])
+	if cap(data) <= maxScratch {
+		*scratch = data
 	}
 	packed := packState(data)
 	b.Snapshots = append(b.Snapshots, store.Snapshot{
@@ -480,7 +476,6 @@ func (w *writer) addSnapshot(b *store.Batch) error {
 	})
 	w.addMarkIfDue(b, packed, len(data))
 	w.sinceFacts, w.sinceBytes, w.snapshotBytes, w.snapshotSequence = 0, 0, len(data), w.state.Sequence
-	return nil
 }
 
 // loadSession claims the session and folds it from its snapshot and the facts after it.
@@ -617,9 +612,7 @@ func (w *writer) retireSession(ctx context.Context, stopping bool) error {
 func (w *writer) appendLast(ctx context.Context) error {
 	b := &store.Batch{SessionID: w.id, Epoch: w.epoch}
 	if w.sinceFacts >= w.m.opt.SnapshotEvery/4 && !w.partial {
-		if err := w.addSnapshot(b); err != nil {
-			return err
-		}
+		w.addSnapshot(b)
 	}
 	keeps := false
 	if w.usage != nil {

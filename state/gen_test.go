@@ -216,9 +216,12 @@ func apply(t fataler, s *Session, list []*event.Event) map[string]string {
 			t.Fatalf("apply %s: %v", e.Type, err)
 		}
 		for _, x := range evicted {
-			data, err := json.Marshal(x.Data)
+			data, err := x.Encode()
 			if err != nil {
 				t.Fatalf("encode %s: %v", x.Name, err)
+			}
+			if want, err := json.Marshal(x.Data); err != nil || string(data) != string(want) {
+				t.Fatalf("the record %s is not what encoding/json makes of it: %v\n%s\n%s", x.Name, err, data, want)
 			}
 			left[x.Name] = string(data)
 		}
@@ -228,9 +231,9 @@ func apply(t fataler, s *Session, list []*event.Event) map[string]string {
 
 func stateBytes(t fataler, s *Session) string {
 	t.Helper()
-	b, err := s.Encode()
-	if err != nil {
-		t.Fatalf("%v", err)
+	b := s.Encode()
+	if want, err := json.Marshal(s); err != nil || string(b) != string(want) {
+		t.Fatalf("the encoded state is not what encoding/json makes of it: %v\n%s\n%s", err, b, want)
 	}
 	return string(b)
 }

@@ -188,13 +188,10 @@ func NeedsPayload(t event.Type) bool {
 }
 
 // Encode returns the state's canonical bytes: equal states have equal bytes.
-func (s *Session) Encode() ([]byte, error) {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("state: encode: %w", err)
-	}
-	return b, nil
-}
+func (s *Session) Encode() []byte { return s.AppendTo(nil) }
+
+// AppendTo appends the bytes of [Session.Encode].
+func (s *Session) AppendTo(dst []byte) []byte { return appendSession(dst, s) }
 
 // Decode returns the state in b. A state of another [Version] is an error.
 func Decode(b []byte) (*Session, error) {

@@ -43,6 +43,7 @@ func outputs() []func(*model) (files, error) {
 		goTypes,
 		goEncoders,
 		goDecoders,
+		stateEncoders,
 		eventSchemas,
 		typeScript,
 		eventReference,

@@ -22,6 +22,8 @@ import (
 type sources struct {
 	// types by the package's path and the name, such as "agentd/state.Task".
 	types map[string]*sourceType
+	// stored says that fields are listed which are stored and not shown.
+	stored bool
 }
 
 // sourceType is one declared type.
@@ -141,7 +143,7 @@ func (s *sources) declared(t *sourceType, f *ast.Field) ([]sourceField, error) {
 		tag = reflect.StructTag(text)
 	}
 	name, _, _ := strings.Cut(tag.Get("json"), ",")
-	if name == "-" || tag.Get("view") == "-" {
+	if name == "-" || tag.Get("view") == "-" && !s.stored {
 		return nil, nil
 	}
 	typ, of, err := s.resolve(t, f.Type)
