@@ -18,8 +18,9 @@ type segmentSearch struct {
 	// found counts the facts that were offered.
 	found int
 
-	sessions []*segmentSession // as far as they are known
-	page     []byte            // of the documents
+	sessions []segmentSession
+	docs     []byte // all documents, if they are kept
+	page     []byte // of the documents, if they are not
 	pageAt   int
 }
 
@@ -30,7 +31,13 @@ func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
 	if err != nil || lists == nil {
 		return cut, err
 	}
-	s.sessions, s.pageAt = make([]*segmentSession, s.segment.sessions), -1
+	if s.sessions, err = s.segment.sessionList(ctx); err != nil {
+		return cut, err
+	}
+	if s.docs, err = s.segment.documents(ctx); err != nil {
+		return cut, err
+	}
+	s.pageAt = -1
 	rarest := lists[0]
 	at := make([]int, len(lists))
 	counts := make([]uint32, len(lists))
@@ -149,43 +156,42 @@ func (s *segmentSearch) joined(ctx context.Context, entries []dictWord) ([]posti
 
 // offerDocument offers a document that has all words, if it is asked for.
 func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []uint32) error {
-	off := headerSize + docSize*int(doc)
-	if off/pageSize != s.pageAt {
-		var err error
-		if s.page, err = s.segment.page(ctx, off/pageSize); err != nil {
-			return err
-		}
-		s.pageAt = off / pageSize
+	d, err := s.document(ctx, int(doc))
+	if err != nil {
+		return err
 	}
-	d := parseDocument(s.page[off%pageSize:])
+	if int(d.session) >= len(s.sessions) || int(d.kind) >= len(s.kinds) {
+		return fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, s.segment.id)
+	}
 	if !s.kinds[d.kind] || d.time < s.from || d.time >= s.to {
 		return nil
 	}
-	of, err := s.sessionOf(ctx, d.session)
-	if err != nil || of == nil || uint64(d.sequence) <= s.gone[of.id] {
-		return err
+	of := &s.sessions[d.session]
+	if !s.caller.Sees(of.account) || len(s.gone) > 0 && uint64(d.sequence) <= s.gone[of.id] {
+		return nil
 	}
 	s.found++
 	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: of.id, sequence: uint64(d.sequence)})
 	return nil
 }
 
-// sessionOf returns a session of the segment, nil if the caller may not see it.
-func (s *segmentSearch) sessionOf(ctx context.Context, place uint32) (*segmentSession, error) {
-	if int(place) >= len(s.sessions) {
-		return nil, fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, s.segment.id)
+// document reads a document.
+func (s *segmentSearch) document(ctx context.Context, doc int) (document, error) {
+	if doc >= s.segment.docs {
+		return document{}, fmt.Errorf("%w: postings of segment %d", store.ErrCorrupt, s.segment.id)
 	}
-	if s.sessions[place] == nil {
-		found, err := s.segment.session(ctx, place)
-		if err != nil {
-			return nil, err
+	if s.docs != nil {
+		return parseDocument(s.docs[docSize*doc:]), nil
+	}
+	off := headerSize + docSize*doc
+	if off/pageSize != s.pageAt {
+		var err error
+		if s.page, err = s.segment.page(ctx, off/pageSize); err != nil {
+			return document{}, err
 		}
-		s.sessions[place] = &found
+		s.pageAt = off / pageSize
 	}
-	if of := s.sessions[place]; s.caller.Sees(of.account) {
-		return of, nil
-	}
-	return nil, nil
+	return parseDocument(s.page[off%pageSize:]), nil
 }
 
 // The parameters of BM25, and the length that texts are compared with. All are fixed: a

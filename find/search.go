@@ -20,6 +20,10 @@ import (
 // segments first.
 const maxCandidates = 50_000
 
+// maxKeptDocs is how many bytes of the newest documents are kept in memory. Every fact that
+// has a word of a query is looked up among them.
+const maxKeptDocs = 64 << 20
+
 // search answers the command.
 func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.Search) (*command.SearchResult, error) {
 	words, err := parseQuery(p.Query)
@@ -96,7 +100,7 @@ func (f *Finder) hit(ctx context.Context, caller command.Caller, m *match, words
 	}
 	return command.SearchHit{
 		SessionID: m.session, ThreadID: e.ThreadID, TurnID: e.TurnID, EventID: e.ID, Sequence: e.Sequence, Type: string(e.Type), Time: e.Time,
-		Snippet: snippet(textOf(ctx, f.opt.Store, e), words),
+		Snippet: snippet(textOf(ctx, f.opt.Store, e.Payload), words),
 	}, true, nil
 }
 
@@ -240,6 +244,11 @@ func (f *Finder) openSegments(ctx context.Context, m *manifest) ([]*wordSegment,
 		out = append(out, w)
 	}
 	f.open = now
+	kept := 0
+	for _, w := range slices.Backward(out) {
+		kept += docSize * w.docs
+		w.keepDocs.Store(kept <= maxKeptDocs)
+	}
 	return out, nil
 }
 

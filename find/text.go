@@ -27,8 +27,8 @@ const maxText = 64 << 10
 const maxMessage = 4 << 20
 
 // textOf returns what is searched of a fact: what was said, and the names of files.
-func textOf(ctx context.Context, c store.Contents, e *event.Event) string {
-	switch p := e.Payload.(type) {
+func textOf(ctx context.Context, c store.Contents, payload event.Payload) string {
+	switch p := payload.(type) {
 	case *event.TurnSubmitted:
 		return inputText(ctx, c, p.Input, p.InputRef, p.Preview)
 	case *event.TurnSteered:

@@ -140,7 +140,7 @@ func (p *turns) foldFact(f *index.Fact) (key string, ended bool) {
 }
 
 // foldFact changes the row, and reports whether the turn ended.
-func (r *turnRow) foldFact(e *event.Event) (ended bool) {
+func (r *turnRow) foldFact(e *index.Event) (ended bool) {
 	switch p := e.Payload.(type) {
 	case *event.TurnStarted:
 		r.Status, r.Started = p.Status, e.Time.UnixMicro()

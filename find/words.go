@@ -40,7 +40,7 @@ func (p *words) Fold(ctx context.Context, b *index.Batch, read index.Reader) ([]
 		if kind < 0 || f.Event.Sequence <= m.gone[f.SessionID] {
 			continue
 		}
-		batch.addFact(f, uint8(kind), textOf(ctx, read, f.Event))
+		batch.addFact(f, uint8(kind), textOf(ctx, read, f.Event.Payload))
 	}
 	if batch.writer.count == 0 && !changed {
 		return nil, nil
@@ -99,16 +99,11 @@ func wordsHaveGone(ctx context.Context, read index.Reader, of segment, gone map[
 	if err != nil {
 		return false, err
 	}
-	for i := range w.sessions {
-		s, err := w.session(ctx, uint32(i))
-		if err != nil {
-			return false, err
-		}
-		if uint64(s.first) <= gone[s.id] {
-			return true, nil
-		}
+	sessions, err := w.sessionList(ctx)
+	if err != nil {
+		return false, err
 	}
-	return false, nil
+	return slices.ContainsFunc(sessions, func(s segmentSession) bool { return uint64(s.first) <= gone[s.id] }), nil
 }
 
 // mergeSource is a segment that is merged.
@@ -214,12 +209,9 @@ func openSource(ctx context.Context, read index.Reader, s segment) (*mergeSource
 
 // copyDocuments adds the documents that are left, and numbers them.
 func (s *mergeSource) copyDocuments(ctx context.Context, out *wordWriter, gone map[string]uint64) error {
-	names := make([]segmentSession, s.sessions)
-	for i := range names {
-		var err error
-		if names[i], err = s.session(ctx, uint32(i)); err != nil {
-			return err
-		}
+	names, err := s.sessionList(ctx)
+	if err != nil {
+		return err
 	}
 	s.numbers = make([]uint32, s.docs)
 	for i := range s.numbers {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"sync/atomic"
 
 	"agentd/index"
 	"agentd/store"
@@ -178,6 +179,11 @@ type wordSegment struct {
 	// firstWords and blockAt are the first words and the offsets of the blocks.
 	firstWords []string
 	blockAt    []int
+	// known are the sessions and docData the documents, once they were read; keepDocs says
+	// that documents are kept.
+	known    atomic.Pointer[[]segmentSession]
+	docData  atomic.Pointer[[]byte]
+	keepDocs atomic.Bool
 }
 
 // openWords opens a segment: it reads which blocks there are.
@@ -212,31 +218,58 @@ func openWords(ctx context.Context, read index.Reader, kind string, s segment, c
 	return w, nil
 }
 
-// session returns a session of the segment.
-func (w *wordSegment) session(ctx context.Context, place uint32) (segmentSession, error) {
-	at, err := w.bytes(ctx, w.off[partSessions]+8*int(place), 8)
+// sessionList returns the sessions of the segment. They are read once: a search asks for
+// most of them.
+func (w *wordSegment) sessionList(ctx context.Context) ([]segmentSession, error) {
+	if known := w.known.Load(); known != nil {
+		return *known, nil
+	}
+	heads, err := w.bytes(ctx, w.off[partSessions], w.off[partNames]-w.off[partSessions])
 	if err != nil {
-		return segmentSession{}, err
+		return nil, err
 	}
-	off, first := int(binary.LittleEndian.Uint32(at)), binary.LittleEndian.Uint32(at[4:])
-	end := w.off[partBlocks] - w.off[partNames]
-	if int(place)+1 < w.sessions {
-		next, err := w.bytes(ctx, w.off[partSessions]+8*int(place)+8, 4)
-		if err != nil {
-			return segmentSession{}, err
-		}
-		end = int(binary.LittleEndian.Uint32(next))
-	}
-	names, err := w.bytes(ctx, w.off[partNames]+off, end-off)
+	names, err := w.bytes(ctx, w.off[partNames], w.off[partBlocks]-w.off[partNames])
 	if err != nil {
-		return segmentSession{}, err
+		return nil, err
 	}
+	list := make([]segmentSession, w.sessions)
+	accounts := map[string]string{} // few, of many sessions
 	d := decoder{data: names}
-	s := segmentSession{id: d.text(), account: d.text(), first: first}
-	if d.failed {
-		return s, fmt.Errorf("%w: sessions of segment %d", store.ErrCorrupt, w.id)
+	for i := range list {
+		if 8*(i+1) > len(heads) {
+			d.failed = true
+			break
+		}
+		id, account := d.text(), d.takeBytes(d.uint())
+		kept, ok := accounts[string(account)]
+		if !ok {
+			kept = string(account)
+			accounts[kept] = kept
+		}
+		list[i] = segmentSession{id: id, account: kept, first: binary.LittleEndian.Uint32(heads[8*i+4:])}
 	}
-	return s, nil
+	if d.failed {
+		return nil, fmt.Errorf("%w: sessions of segment %d", store.ErrCorrupt, w.id)
+	}
+	w.known.Store(&list)
+	return list, nil
+}
+
+// documents returns the documents of a segment whose are kept in memory, else nil.
+func (w *wordSegment) documents(ctx context.Context) ([]byte, error) {
+	if !w.keepDocs.Load() {
+		w.docData.Store(nil)
+		return nil, nil
+	}
+	if data := w.docData.Load(); data != nil {
+		return *data, nil
+	}
+	data, err := w.bytes(ctx, w.off[partDocs], docSize*w.docs)
+	if err != nil {
+		return nil, err
+	}
+	w.docData.Store(&data)
+	return data, nil
 }
 
 // dictWord is a word of the dictionary. Its text is valid until the next one is read.

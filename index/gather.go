@@ -271,7 +271,8 @@ func (x *Indexer) addRecord(b *gathered, s *span, rec store.Record, owner Owner,
 		x.opt.Logger.Warn("a fact is not in the index: it can't be decoded; run agentd verify", "sessionId", s.sessionID, "sequence", rec.Sequence, "error", err)
 		return
 	}
-	b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: e})
+	short := EventOf(e)
+	b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: &short})
 }
 
 // typeOf returns the type of a stored fact without decoding it.

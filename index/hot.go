@@ -19,7 +19,7 @@ type hotFacts struct {
 
 type hotRange struct {
 	first, last uint64
-	facts       []event.Event
+	facts       []Event
 	size        int
 }
 
@@ -30,7 +30,9 @@ const (
 	// parts, and what is folded is what a reader of the stored fact sees.
 	maxHotFact = 8 << 10
 	// hotFactSize is what a fact takes beside its texts.
-	hotFactSize = 1 << 10
+	hotFactSize = 512
+	// turnFacts is how many of a turn's facts are kept, about.
+	turnFacts = 16
 )
 
 // add keeps the facts of a batch, which the caller goes on to use.
@@ -60,12 +62,15 @@ func (h *hotFacts) addBatch(sessionID string, facts []event.Event, wanted map[ev
 		if !wanted[facts[i].Type] {
 			continue
 		}
-		size := textSize(&facts[i])
+		size := textSize(facts[i].Payload)
 		if size > maxHotFact {
 			h.drop(sessionID, r)
 			return
 		}
-		r.facts = append(r.facts, facts[i])
+		if r.facts == nil {
+			r.facts = make([]Event, 0, turnFacts)
+		}
+		r.facts = append(r.facts, EventOf(&facts[i]))
 		r.size += size + hotFactSize
 		h.size += size + hotFactSize
 	}
@@ -89,7 +94,7 @@ func (h *hotFacts) has(s *span) bool {
 
 // takeSpan returns the facts of a part of a session, if all are here, and forgets
 // everything up to its end.
-func (h *hotFacts) takeSpan(s *span) ([]event.Event, bool) {
+func (h *hotFacts) takeSpan(s *span) ([]Event, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.bySession[s.sessionID]
@@ -108,7 +113,7 @@ func (h *hotFacts) takeSpan(s *span) ([]event.Event, bool) {
 }
 
 // from returns the facts from a sequence on.
-func (r *hotRange) from(first uint64) []event.Event {
+func (r *hotRange) from(first uint64) []Event {
 	i := 0
 	for i < len(r.facts) && r.facts[i].Sequence < first {
 		i++
@@ -117,21 +122,21 @@ func (r *hotRange) from(first uint64) []event.Event {
 }
 
 // cutThrough takes out the facts up to the end of a span and returns those in it.
-func (r *hotRange) cutThrough(h *hotFacts, s *span) []event.Event {
+func (r *hotRange) cutThrough(h *hotFacts, s *span) []Event {
 	rest := r.from(s.last + 1)
 	taken := (&hotRange{facts: r.facts[:len(r.facts)-len(rest)]}).from(s.first)
 	kept := 0
 	for i := range rest {
-		kept += textSize(&rest[i]) + hotFactSize
+		kept += textSize(rest[i].Payload) + hotFactSize
 	}
 	h.size += kept - r.size
-	r.first, r.facts, r.size = s.last+1, append([]event.Event(nil), rest...), kept
+	r.first, r.facts, r.size = s.last+1, append([]Event(nil), rest...), kept
 	return taken
 }
 
 // textSize is how much text the parts of a fact have that can be long.
-func textSize(e *event.Event) int {
-	switch p := e.Payload.(type) {
+func textSize(payload event.Payload) int {
+	switch p := payload.(type) {
 	case *event.TurnSubmitted:
 		return len(p.Input) + len(p.Preview) + len(p.Metadata)
 	case *event.TurnSteered:

@@ -25,7 +25,22 @@ type Fact struct {
 	// Account owns the session, Workspace is the folder that it was created in, if one was named.
 	Account, Workspace string
 	// Event is shared between projections: it must not be changed.
-	Event *event.Event
+	Event *Event
+}
+
+// Event is what projections use of an event. Those of some seconds are kept until they are
+// folded, and an event's envelope takes far more room.
+type Event struct {
+	Type             event.Type
+	Sequence         uint64
+	Time             time.Time
+	TurnID, ActionID string
+	Payload          event.Payload
+}
+
+// EventOf returns what projections use of an event.
+func EventOf(e *event.Event) Event {
+	return Event{Type: e.Type, Sequence: e.Sequence, Time: e.Time, TurnID: e.TurnID, ActionID: e.ActionID, Payload: e.Payload}
 }
 
 // Batch is what is folded at once.
@@ -94,6 +109,8 @@ type Options struct {
 type Indexer struct {
 	opt   Options
 	types map[event.Type]bool
+	// wanted are the types of each projection.
+	wanted map[string]map[event.Type]bool
 
 	wake    chan struct{} // capacity 1: there are new facts
 	hurry   chan struct{} // capacity 1: a waiter came
@@ -116,6 +133,8 @@ type Indexer struct {
 	states map[string]*progress
 	fresh  map[string]bool
 	owners map[string]Owner
+	// selected is scratch: the facts that a projection gets.
+	selected []Fact
 }
 
 // New returns an indexer that does nothing until [Indexer.Start].
@@ -130,14 +149,16 @@ func New(opt Options) *Indexer {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	x := &Indexer{
-		opt: opt, types: map[event.Type]bool{event.TypeSessionDeleted: true},
+		opt: opt, types: map[event.Type]bool{event.TypeSessionDeleted: true}, wanted: map[string]map[event.Type]bool{},
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), stopped: make(chan struct{}),
 		states: map[string]*progress{}, fresh: map[string]bool{}, owners: map[string]Owner{},
 	}
 	for _, p := range opt.Projections {
+		of := map[event.Type]bool{}
 		for _, t := range p.Types() {
-			x.types[t] = true
+			of[t], x.types[t] = true, true
 		}
+		x.wanted[p.Name()] = of
 	}
 	return x
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"agentd/event"
 	"agentd/fault"
 	"agentd/store"
 )
@@ -335,10 +334,11 @@ func (x *Indexer) loadTracks(ctx context.Context) ([]*track, error) {
 func (x *Indexer) fold(ctx context.Context, t *track, b *gathered) error {
 	write := &store.Batch{SessionID: ClaimedSession, Epoch: x.epoch}
 	next := map[string]*progress{}
+	defer func() { clear(x.selected) }()
 	for _, p := range t.projections {
 		name := p.Name()
 		if len(b.facts) > 0 {
-			ops, err := p.Fold(ctx, &Batch{Facts: b.factsFor(p), Fresh: x.fresh[name]}, x.opt.Store)
+			ops, err := p.Fold(ctx, &Batch{Facts: x.factsFor(p, b), Fresh: x.fresh[name]}, x.opt.Store)
 			if err != nil {
 				return fmt.Errorf("index: %s: %w", name, err)
 			}
@@ -422,17 +422,15 @@ func indexFault(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the index could not be brought up to date; try again")
 }
 
-// factsFor returns the facts that a projection wants.
-func (b *gathered) factsFor(p Projection) []Fact {
-	wanted := map[event.Type]bool{}
-	for _, t := range p.Types() {
-		wanted[t] = true
-	}
-	out := make([]Fact, 0, len(b.facts))
+// factsFor returns the facts that a projection wants, until it is called again.
+func (x *Indexer) factsFor(p Projection, b *gathered) []Fact {
+	wanted := x.wanted[p.Name()]
+	clear(x.selected)
+	x.selected = x.selected[:0]
 	for i := range b.facts {
 		if wanted[b.facts[i].Event.Type] {
-			out = append(out, b.facts[i])
+			x.selected = append(x.selected, b.facts[i])
 		}
 	}
-	return out
+	return x.selected
 }

@@ -32,7 +32,9 @@ func gitBounds(root string) (found []string, unsure string) {
 		}
 	}
 	modules := filepath.Join(git, "modules")
-	b.modules(modules)
+	if !b.none {
+		b.modules(modules)
+	}
 	if b.left < 0 || b.repositories > maxSubmodules { // too many to tell apart
 		b.found = append(slices.DeleteFunc(b.found, func(path string) bool { return pathWithin(modules, path) }), modules)
 	}
@@ -52,8 +54,9 @@ const (
 type gitSearch struct {
 	root         string
 	found        []string
-	left         int // folders that may still be looked at
-	repositories int // that were found
+	left         int  // folders that may still be looked at
+	repositories int  // that were found
+	none         bool // the workspace has no .git
 }
 
 // checkout finds the bounds of a folder that has, or may get, a .git, and returns the
@@ -71,6 +74,7 @@ func (b *gitSearch) checkout(dir string) string {
 		b.folder(at, dir)
 		return at
 	case errors.Is(err, fs.ErrNotExist) && dir == b.root:
+		b.none = true
 		b.protect(git) // nothing is there that could name more
 	case err == nil || dir == b.root:
 		b.folder(git, dir)

@@ -36,8 +36,7 @@ func yearFacts(turns int, fold func([]index.Fact)) time.Time {
 		session, account := fmt.Sprint("sess_", n), fmt.Sprint("account_", n%100)
 		turn, model := fmt.Sprint("turn_", i), fmt.Sprint("model-", n%5)
 		fact := func(t event.Type, p event.Payload) {
-			e := &event.Event{Type: t, Time: at, Payload: p}
-			e.SessionID, e.TurnID = session, turn
+			e := &index.Event{Type: t, Time: at, TurnID: turn, Payload: p}
 			batch = append(batch, index.Fact{SessionID: session, Account: account, Workspace: fmt.Sprint("/srv/project_", n%300), Event: e})
 		}
 		cost := 0.01

@@ -46,7 +46,7 @@ func (o *openSession) empty() bool { return len(o.Models)+len(o.Requests)+len(o.
 
 // count folds one fact: it returns what it counts, and the model and the tool that it
 // counts for; false if it counts nothing.
-func (o *openSession) count(e *event.Event) (f Figures, model, tool string, counts bool) {
+func (o *openSession) count(e *index.Event) (f Figures, model, tool string, counts bool) {
 	model = o.Models[e.TurnID]
 	switch p := e.Payload.(type) {
 	case *event.ModelRequested:
@@ -104,7 +104,7 @@ func (o *openSession) count(e *event.Event) (f Figures, model, tool string, coun
 const nano = 1e9
 
 // begin remembers where a turn works, until it ends.
-func (o *openSession) begin(e *event.Event, p *event.TurnStarted) {
+func (o *openSession) begin(e *index.Event, p *event.TurnStarted) {
 	if p.Environment == nil || !inTurn(e) {
 		return
 	}
@@ -115,7 +115,7 @@ func (o *openSession) begin(e *event.Event, p *event.TurnStarted) {
 	o.Workspace = p.Environment.WorkspaceRoot
 }
 
-func (o *openSession) request(e *event.Event, p *event.ModelRequested) {
+func (o *openSession) request(e *index.Event, p *event.ModelRequested) {
 	name := modelName(p.Provider, p.Model)
 	if inTurn(e) {
 		if o.Models == nil {
@@ -129,7 +129,7 @@ func (o *openSession) request(e *event.Event, p *event.ModelRequested) {
 	}
 }
 
-func (o *openSession) ask(e *event.Event, p *event.ActionRequired, model string) {
+func (o *openSession) ask(e *index.Event, p *event.ActionRequired, model string) {
 	if p.ActionType == "client_tool" { // a client carries out a call; no one is asked
 		return
 	}
@@ -167,7 +167,7 @@ func modelName(provider, model string) string {
 	return provider + "/" + model
 }
 
-func inTurn(e *event.Event) bool { return e.TurnID != "" && e.TurnID != event.NotApplicable }
+func inTurn(e *index.Event) bool { return e.TurnID != "" && e.TurnID != event.NotApplicable }
 
 // keyOf returns what a fact's figures are about.
 func keyOf(f *index.Fact, workspace, model, tool string) Key {

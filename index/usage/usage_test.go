@@ -111,9 +111,7 @@ func (w *world) next(n naive) []index.Fact {
 		at = at.Add(-time.Duration(w.rng.IntN(90*24)) * time.Hour)
 	}
 	fact := func(p event.Payload, t event.Type, scope event.Scope) index.Fact {
-		e := &event.Event{Type: t, Time: at, Payload: p}
-		e.Scope = scope
-		e.SessionID = s.id
+		e := &index.Event{Type: t, Time: at, TurnID: scope.TurnID, ActionID: scope.ActionID, Payload: p}
 		return index.Fact{SessionID: s.id, Account: s.account, Workspace: s.workspace, Event: e}
 	}
 	key := func(model, tool string) usage.Key {
