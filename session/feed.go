@@ -18,11 +18,13 @@ type Feed struct {
 	m      *Manager
 	caller command.Caller
 	wake   chan struct{}
+	// window is shared with other feeds; nil for one that isn't told of news.
+	window *feedWindow
 
 	// after is the position up to which all changes were delivered, page some of those
 	// that follow it, next the sequence with which the first of them goes on.
 	after string
-	page  []store.Change
+	page  []*feedChange
 	next  uint64
 	// begun is the change that was delivered in part when the feed was left.
 	begun feedCursor
@@ -62,7 +64,7 @@ func (f *Feed) Cursor() string {
 // earlier feed, or from now on if that is empty. Facts come in order within a session;
 // those of different sessions come in the order of their writes, more or less.
 func (m *Manager) SubscribeAll(ctx context.Context, caller command.Caller, after string) (*Feed, error) {
-	f := &Feed{m: m, caller: caller, wake: make(chan struct{}, 1)}
+	f := &Feed{m: m, caller: caller, wake: make(chan struct{}, 1), window: &m.topics.window}
 	m.topics.addFeed(f)
 	if err := f.begin(ctx, after); err != nil {
 		f.Close()
@@ -158,18 +160,13 @@ func (f *Feed) ready(ctx context.Context) (records []FeedRecord, left bool, err 
 }
 
 // readPage reads the changes that come next, without waiting for any.
-func (f *Feed) readPage(ctx context.Context) error {
-	for c, err := range f.m.opt.Store.Changes(ctx, f.after) {
-		if errors.Is(err, store.ErrPosition) {
-			return errCursor
-		}
-		if err != nil {
-			f.page = f.page[:0]
-			return storeFault(err)
-		}
-		if f.page = append(f.page, c); len(f.page) == maxRead {
-			return nil
-		}
+func (f *Feed) readPage(ctx context.Context) (err error) {
+	f.page, err = f.window.changesAfter(ctx, f.m.opt.Store, f.after)
+	if errors.Is(err, store.ErrPosition) {
+		return errCursor
+	}
+	if err != nil {
+		return storeFault(err)
 	}
 	return nil
 }
@@ -189,7 +186,7 @@ func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
 	case err != nil:
 		return nil, err
 	}
-	out, err := f.read(ctx, &c, first)
+	out, err := f.read(ctx, c, first)
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +206,14 @@ func (f *Feed) finishChange() {
 }
 
 // read returns facts of a change from a sequence on.
-func (f *Feed) read(ctx context.Context, c *store.Change, first uint64) ([]FeedRecord, error) {
+func (f *Feed) read(ctx context.Context, c *feedChange, first uint64) ([]FeedRecord, error) {
 	var out []FeedRecord
+	if facts := c.sharedFacts(ctx, f.m.opt.Store); facts != nil {
+		for _, rec := range facts[first-c.First:] {
+			out = append(out, FeedRecord{SessionID: c.SessionID, Record: rec, cursor: f.cursorAt(c, rec.Sequence), seal: f.seal})
+		}
+		return out, nil
+	}
 	bytes := 0
 	for rec, err := range f.m.opt.Store.Read(ctx, c.SessionID, store.Range{After: first - 1, Before: c.Last + 1, Limit: maxRead}) {
 		if removed, ok := errors.AsType[*store.TrimmedError](err); ok {
@@ -231,7 +234,7 @@ func (f *Feed) read(ctx context.Context, c *store.Change, first uint64) ([]FeedR
 }
 
 // cursorAt is the place after a fact of the first change.
-func (f *Feed) cursorAt(c *store.Change, sequence uint64) feedCursor {
+func (f *Feed) cursorAt(c *feedChange, sequence uint64) feedCursor {
 	if sequence >= c.Last {
 		return feedCursor{position: c.Position}
 	}

@@ -242,3 +242,94 @@ func TestFeedGivesUpAReadAndLosesNothing(t *testing.T) {
 		t.Fatalf("after it was given up: %v, %v; %d was the last before", records, err, last)
 	}
 }
+
+// readsCounted counts the questions that a store is asked.
+type readsCounted struct {
+	store.Store
+	reads atomic.Int64
+}
+
+func (s *readsCounted) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
+	s.reads.Add(1)
+	return s.Store.Read(ctx, sessionID, r)
+}
+
+// TestFeedsShareWhatTheyRead: the facts of a change are read once, however many feeds
+// there are, and a feed that is behind gets all that it missed.
+func TestFeedsShareWhatTheyRead(t *testing.T) {
+	counted := &readsCounted{Store: storetest.NewMem()}
+	k := newKitOn(t, counted, nil)
+	const feeds, changes = 20, 30
+	k.submit(command.SubmitTurn{SessionID: "sess_a", Create: true})
+	var all []*session.Feed
+	for range feeds {
+		f := k.feed(admin, "")
+		defer f.Close()
+		all = append(all, f)
+	}
+	behind := k.feed(admin, "")
+	defer behind.Close()
+	counted.reads.Store(0)
+	for range changes {
+		k.submit(command.SubmitTurn{SessionID: "sess_a"})
+		for _, f := range all {
+			readFeed(t, f, 3)
+		}
+	}
+	if n := counted.reads.Load(); n > 2*changes {
+		t.Errorf("%d feeds read %d changes in %d questions", feeds, changes, n)
+	}
+	for i, rec := range readFeed(t, behind, 3*changes) {
+		if want := uint64(5 + i); rec.Sequence != want {
+			t.Fatalf("fact %d is %d, not %d", i, rec.Sequence, want)
+		}
+	}
+}
+
+// TestManyFeedsLoseNothing follows with feeds that come, fall behind and go while others
+// write.
+func TestManyFeedsLoseNothing(t *testing.T) {
+	k := newKit(t, nil)
+	const sessions, turns = 4, 60
+	const total = sessions * (4 + (turns-1)*3)
+	start := k.feed(admin, "")
+	defer start.Close()
+	cursor := start.Cursor()
+	var wg sync.WaitGroup
+	for i := range sessions {
+		wg.Go(func() {
+			for range turns {
+				k.submit(command.SubmitTurn{SessionID: fmt.Sprintf("sess_%d", i), Create: true})
+			}
+		})
+	}
+	for range 6 {
+		wg.Go(func() {
+			after, seen := cursor, map[string]uint64{}
+			for n := 0; n < total; {
+				f := k.feed(admin, after)
+				for range 7 { // then it is left and gone on with
+					if n == total {
+						break
+					}
+					records, err := f.Next(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i := range records {
+						if rec := &records[i]; rec.Sequence != seen[rec.SessionID]+1 {
+							t.Errorf("%s: %d after %d", rec.SessionID, rec.Sequence, seen[rec.SessionID])
+							return
+						}
+						seen[records[i].SessionID]++
+						n++
+					}
+					after = f.Cursor()
+				}
+				f.Close()
+			}
+		})
+	}
+	wg.Wait()
+}

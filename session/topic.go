@@ -34,6 +34,7 @@ type topics struct {
 	// feeds follow all sessions; behind says that there are changes for them.
 	feeds  map[*Feed]struct{}
 	behind bool
+	window feedWindow
 	// line has the topics whose subscribers are to be woken, each once.
 	line []*topic
 	// hinted is what other nodes appended and is to be read.
@@ -143,7 +144,11 @@ func (ts *topics) hint(a store.Appended) {
 
 // noteChange has the feeds woken, if there are any. The caller holds the lock.
 func (ts *topics) noteChange() {
-	if len(ts.feeds) > 0 && !ts.behind {
+	if len(ts.feeds) == 0 {
+		return
+	}
+	ts.window.news.Add(1)
+	if !ts.behind {
 		ts.behind = true
 		ts.ring()
 	}
@@ -173,13 +178,17 @@ func (ts *topics) addFeed(f *Feed) {
 // removeFeed is false if that was done before.
 func (ts *topics) removeFeed(f *Feed) bool {
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if _, ok := ts.feeds[f]; !ok {
-		return false
+	_, ok := ts.feeds[f]
+	if ok {
+		delete(ts.feeds, f)
+		ts.followed.Add(-1)
 	}
-	delete(ts.feeds, f)
-	ts.followed.Add(-1)
-	return true
+	last := ok && len(ts.feeds) == 0
+	ts.mu.Unlock()
+	if last {
+		ts.window.forget()
+	}
+	return ok
 }
 
 // takeLine swaps the line for an empty one. What is published from here on rings
