@@ -17,5 +17,12 @@ func findDefs() []Def {
 			Doc:     "Everything that was durable before the call is found. A word is a run of letters and digits; in scripts without spaces every character is one. Events in which the words are more frequent come first, short texts before long ones, then the newest. Of a long text the first 64 KiB are searched. What is redacted in events can't be found. A cursor keeps its place while events are added and removed.",
 			Example: `{"query":"timeout retry*","types":["tool.*"],"limit":20}`,
 		},
+		{
+			Name: "find_id", Noun: "find", Form: formOf[FindID, FindIDResult](),
+			Scope: RoleObserver, Available: true, Since: "0.1",
+			Means:   "Finds what an id names: which kind of thing it is, in which session, and the first event that names it.",
+			Doc:     "Sessions, tasks, actions, processes, subagents, jobs, schedules, trials and channels are found by an index, whoever chose their ids. An id that agentd made says when that was, so all others (threads, turns, runs, steps, tool calls, artifacts, packs, items, requests, events) are looked for in what the sessions wrote at that time, and turns with an id that a caller chose in the newest sessions. At most 500 sessions and 100,000 events are looked at. What belongs to another account isn't found.",
+			Example: `{"id":"tool_01"}`,
+		},
 	}
 }

@@ -33,7 +33,8 @@ func browser(t *testing.T) string {
 }
 
 // TestBrowser drives the console in a real browser: each file test/NAME.test.mjs. Single ones run with
-// AGENTD_TEST_PAGES="inbox session"; with AGENTD_TEST_SCREENS=1 the pictures in docs are taken anew.
+// AGENTD_TEST_PAGES="inbox session", those of them whose names fit with AGENTD_TEST_NAMED="plan|form"; with
+// AGENTD_TEST_SCREENS=1 the pictures in docs are taken anew.
 func TestBrowser(t *testing.T) {
 	inBrowser(t, 100_000)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -150,6 +151,26 @@ func appendBase32(dst []byte, hi, lo uint64) []byte {
 		hi >>= 5
 	}
 	return dst
+}
+
+// MadeAt returns when an id was made. It is false for one that agentd can't have made.
+func MadeAt(id string) (at time.Time, ok bool) {
+	text := id[strings.LastIndexByte(id, '_')+1:]
+	if len(text) != idLength || text[0] > '7' {
+		return at, false
+	}
+	var hi, lo uint64
+	for i := range len(text) {
+		n := strings.IndexByte(idAlphabet, text[i])
+		if n < 0 {
+			return at, false
+		}
+		hi, lo = hi<<5|lo>>59, lo<<5|uint64(n)
+	}
+	if hi>>12&0xf != 0x7 || lo>>lowBits != 0b10 {
+		return at, false // not a version 7 UUID
+	}
+	return time.UnixMilli(int64(hi >> 16)).UTC(), true
 }
 
 // maxIDLength is the length of the longest id that a caller may give.

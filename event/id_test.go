@@ -28,6 +28,28 @@ func TestIDShape(t *testing.T) {
 	}
 }
 
+// An id says when it was made, and what only looks like one doesn't.
+func TestMadeAt(t *testing.T) {
+	now := time.Date(2026, 11, 15, 5, 40, 12, 345_000_000, time.UTC)
+	ids := event.NewIDs(func() time.Time { return now }, nil)
+	for _, p := range []event.Prefix{"", event.PrefixTurn, event.PrefixModelRequest, "a_b_"} {
+		id := ids.New(p)
+		if at, ok := event.MadeAt(id); !ok || !at.Equal(now) {
+			t.Errorf("%s was made at %v %v, want %v", id, at, ok, now)
+		}
+		for _, other := range []string{"x" + id[len(p):], id + "0", id[:len(id)-1], string(p) + strings.ToUpper(id[len(p):]), string(p) + "u" + id[len(p)+1:]} {
+			if at, ok := event.MadeAt(other); ok {
+				t.Errorf("%s was made at %v", other, at)
+			}
+		}
+	}
+	for _, id := range []string{"", "_", "turn_", "turn_01", "turn_00000000000000000000000000", "turn_7zzzzzzzzzzzzzzzzzzzzzzzzz", "turn_8zzzzzzzzzzzzzzzzzzzzzzzzz", "aaaaaaaaaaaaaaaaaaaaaaaaaa"} {
+		if at, ok := event.MadeAt(id); ok {
+			t.Errorf("%s was made at %v", id, at)
+		}
+	}
+}
+
 // TestIDIsUUIDv7 reads an id back into the 128 bits that RFC 9562 lays out.
 func TestIDIsUUIDv7(t *testing.T) {
 	now := time.Date(2026, 11, 15, 5, 40, 12, 345_000_000, time.UTC)

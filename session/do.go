@@ -31,6 +31,7 @@ func (m *Manager) Register(t *command.Table) {
 	handleAdmin(t, m)
 	handleCommand(t, m, (*request).listActions)
 	handleCommand(t, m, (*request).resolvePermission)
+	handleCommand(t, m, (*request).findID)
 	handleCommand(t, m, (*request).listProjectRules)
 	handleCommand(t, m, (*request).forgetProjectRule)
 	handleCommand(t, m, (*request).forkThread)

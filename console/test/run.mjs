@@ -4,6 +4,7 @@ import { readdirSync } from "node:fs";
 import { closeAll, openBrowser } from "./kit.mjs";
 
 const chosen = (process.env.AGENTD_TEST_PAGES ?? "").split(/[ ,]+/).filter(Boolean);
+const named = new RegExp(process.env.AGENTD_TEST_NAMED ?? "");
 const files = readdirSync(new URL(".", import.meta.url)).filter((f) => f.endsWith(".test.mjs")).sort();
 let failed = false;
 process.on("uncaughtException", (err) => {
@@ -37,6 +38,7 @@ for (const file of files) {
   if (chosen.length > 0 && !chosen.includes(group)) continue;
   const { default: tests } = await import(`./${file}`);
   for (const [name, run] of Object.entries(tests)) {
+    if (!named.test(name)) continue;
     const began = Date.now();
     const result = await attempt(run);
     failed ||= !!result.error;

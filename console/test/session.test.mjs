@@ -182,13 +182,56 @@ export default {
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "Find anything" }).fill(turn.turnId);
     await page.getByRole("option", { name: new RegExp(turn.turnId) }).first().waitFor();
-    // Whatever was pasted: calls and facts are found in their session, the others by their prefix.
+    // Whatever was pasted leads to what it names, wherever that is, or is said to be unknown.
     const facts = await s.events("licence");
+    const first = (id) => facts.find((e) => JSON.stringify(e).includes(`"${id}"`)).sequence;
     const call = facts.find((e) => e.type === "tool.started");
-    for (const [id, where] of [[call.toolCallId, /licence #\d+/], [call.eventId, `licence #${call.sequence}`], ["schedule_1", "Schedule"], ["replay_1", "Replay"], ["trial_1", "Trial"], ["evidence_1", "Evidence"], ["chan_1", "Channel"], ["task_1", "Task"], ["run_1", "Run of a task"]]) {
-      await page.getByRole("combobox", { name: "Find anything" }).fill(id);
-      await page.getByRole("option", { name: new RegExp(id) }).filter({ hasText: where }).first().waitFor();
+    const field = page.getByRole("combobox", { name: "Find anything" });
+    const paste = async (id, where) => {
+      await field.fill(id);
+      const option = page.getByRole("option", { name: new RegExp(id) }).filter({ hasText: where }).first();
+      await option.waitFor();
+      return option;
+    };
+    for (const [name, kind] of [["threadId", "Thread"], ["turnId", "Turn"], ["runId", "Run"], ["stepId", "Step"], ["toolCallId", "Tool call"], ["eventId", "Event"]]) {
+      await paste(call[name], `${kind} · licence #${first(call[name])}`);
     }
+    const model = facts.find((e) => e.type === "model.requested");
+    await paste(model.payload.modelRequestId, `Model request · licence #${first(model.payload.modelRequestId)}`);
+    const asked = facts.find((e) => e.requestId?.startsWith("req_"));
+    await paste(asked.requestId, `Request · licence #${first(asked.requestId)}`);
+    await paste("licence", "Session");
+    await paste(call.taskId, "Task");
+    await paste(facts.find((e) => e.type === "process.started").processId, "Process");
+    const { taskId } = await s.call("create_task", { sessionId: "licence", taskId: "task_own", objective: "count", worker: "external" });
+    await paste(taskId, "Task");
+    const { scheduleId } = await s.call("create_schedule", { cron: "0 6 * * *", task: { objective: "count" } });
+    await paste(scheduleId, "Schedule");
+    const { evidenceId } = await s.call("export_evidence", { sessionId: "licence" });
+    await paste(evidenceId, "Evidence");
+    const { replayId } = await s.call("start_replay", { sessionId: "licence" });
+    await paste(replayId, "Replay");
+    const { channelId } = await s.call("connect_channel", { channelId: "chan_own", transport: "websocket", peerRole: "client" });
+    await paste(channelId, "Channel");
+    // One that nothing has leads nowhere, and says so.
+    for (const [id, says] of [[`${call.toolCallId.slice(0, -1)}${call.toolCallId.endsWith("0") ? 1 : 0}`, "nothing that you may see has this id"], ["schedule_1", "Not found"], ["replay_1", "nothing that you may see has this id"], [`${asked.requestId.slice(0, -1)}${asked.requestId.endsWith("0") ? 1 : 0}`, "the server's log"]]) {
+      const option = await paste(id, says);
+      assert.equal(await option.getAttribute("aria-disabled"), "true");
+      await page.keyboard.press("Enter");
+      assert.ok(await field.isVisible());
+    }
+    await axe(page, "palette with an unknown id");
+    // And with Enter one is there.
+    await paste(evidenceId, "Evidence");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/evidence\?id=/);
+    await page.getByRole("row").filter({ hasText: evidenceId.slice(-6) }).waitFor();
+    await page.keyboard.press("Control+k");
+    await paste(call.toolCallId, "Tool call");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(new RegExp(`/s/licence\\?at=${first(call.toolCallId)}$`));
+    await page.keyboard.press("Control+k");
+    await paste(call.toolCallId, "Tool call");
     await screen(page, "palette");
     await page.keyboard.press("Escape");
     // Keys are the dialog's until it has closed and given the focus back.

@@ -66,6 +66,8 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("list_sessions", `{"tags":["tour"],"sort":"updated","pinned":true}`)
 	do("list_turns", fmt.Sprintf(`{"sessionId":%q,"sort":"cost","limit":5}`, sessionID))
 	do("search", `{"query":"the","limit":5}`)
+	do("find_id", fmt.Sprintf(`{"id":%q}`, threadID))
+	do("find_id", fmt.Sprintf(`{"id":"tool_nowhere","sessionId":%q}`, sessionID))
 	do("usage", `{"groupBy":["model","tool"],"bucket":"day"}`)
 	do("list_artifacts", `{"sort":"updated"}`)
 	do("list_models", `{"sort":"price"}`)

@@ -1,6 +1,6 @@
 // The way to the server: the same addresses that every other client uses, with the login's
 // cookie instead of a token.
-import type { CommandName, Commands, ProblemCode, TurnSummary } from "$types/commands";
+import type { CommandName, Commands, ProblemCode } from "$types/commands";
 import { activity } from "./activity.svelte";
 
 /** A problem is an answer of the server that is an error, or why there was no answer. */
@@ -145,11 +145,6 @@ export function once(): string {
 /** get reads JSON from an address. */
 export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return activity.during(send(path, { signal }).then((res) => res.json() as Promise<T>));
-}
-
-/** turnById finds a turn among the newest thousand; no index leads to it from its id. */
-export async function turnById(id: string, signal?: AbortSignal): Promise<TurnSummary | undefined> {
-  return (await call("list_turns", { sort: "started", order: "desc", limit: 1000 }, signal)).turns.find((t) => t.turnId === id);
 }
 
 /** outputPath is the address of the bytes behind a reference. */

@@ -11,6 +11,8 @@ const feedTypes = [
 
 /** How long events are gathered before tabs get them. */
 const gatherFor = 16;
+/** How many events a message has at most: a tab reads one without keeping a person waiting. */
+const mostInMessage = 500;
 const longestWait = 5000;
 
 interface Port {
@@ -241,12 +243,15 @@ export class Hub {
     clearTimeout(this.#flush);
     this.#flush = undefined;
     if (this.#facts.length > 0) {
-      for (const p of this.#ports) p.post({ kind: "facts", facts: this.#facts });
+      for (let at = 0; at < this.#facts.length; at += mostInMessage) {
+        const facts = this.#facts.slice(at, at + mostInMessage);
+        for (const p of this.#ports) p.post({ kind: "facts", facts });
+      }
       this.#facts = [];
     }
     for (const f of this.#bySubscription.values()) {
       if (f.waiting.length === 0) continue;
-      f.port.post({ kind: "events", id: f.id, events: f.waiting });
+      for (let at = 0; at < f.waiting.length; at += mostInMessage) f.port.post({ kind: "events", id: f.id, events: f.waiting.slice(at, at + mostInMessage) });
       f.waiting = [];
     }
   }

@@ -103,6 +103,7 @@ export const scopes: Record<CommandName, Role> = {
   get_diff: "observer",
   list_turns: "observer",
   search: "observer",
+  find_id: "observer",
   list_artifacts: "observer",
   list_models: "observer",
   usage: "observer",

@@ -14,3 +14,11 @@ export function span(top: number, height: number, row: number, count: number, mo
 
 /** Browsers can't draw elements taller than some ten million pixels: longer lists are scaled. */
 export const tallest = 8_000_000;
+
+/**
+ * staysPinned says whether a list that grows goes on showing its end after it was scrolled. Who scrolls back leaves the end; what
+ * was added before the browser told of a scroll doesn't.
+ */
+export function staysPinned(pinned: boolean, before: number, top: number, end: number, near: number): boolean {
+  return end - top < near || (pinned && top >= before - 1);
+}

@@ -10,6 +10,10 @@ import { Story, type Turn } from "./story";
 const pageSize = 200;
 const mostPages = 40;
 const firstWindow = 300;
+/** How long facts are taken in during one frame, in milliseconds; what is left waits for the next one. */
+const foldFor = 8;
+/** How many are taken in between two looks at the clock. */
+const foldStep = 200;
 
 interface EventPage {
   events: Envelope[];
@@ -100,15 +104,27 @@ export class SessionStore {
   #flush(): void {
     this.#frame = 0;
     if (this.#closed || (this.#waiting.length === 0 && this.#waitingGaps.length === 0)) return;
-    const events = this.#waiting;
-    this.#waiting = [];
-    for (const g of this.#waitingGaps) this.#story.gap({ from: g.gapFrom, to: g.gapTo, reason: g.reason });
-    this.#waitingGaps = [];
-    this.#story.fold(events);
-    this.#folded += events.length;
-    this.#keep(events);
-    this.#show();
-    if (events.some((e) => /^(turn|action|queue|session|policy|thread|subagent)\./.test(e.type))) this.#refresh();
+    const until = performance.now() + foldFor;
+    let changed = this.#waitingGaps.length > 0;
+    let refresh = false;
+    do {
+      // What came before a gap is told before it.
+      const gap = this.#waitingGaps[0];
+      const before = gap ? this.#waiting.findIndex((e) => e.sequence > gap.gapTo) : -1;
+      if (gap && (before === 0 || this.#waiting.length === 0)) {
+        this.#waitingGaps.shift();
+        this.#story.gap({ from: gap.gapFrom, to: gap.gapTo, reason: gap.reason });
+        continue;
+      }
+      const events = this.#waiting.splice(0, before > 0 ? Math.min(before, foldStep) : foldStep);
+      changed = this.#story.fold(events) || changed;
+      this.#folded += events.length;
+      this.#keep(events);
+      refresh ||= events.some((e) => /^(turn|action|queue|session|policy|thread|subagent)\./.test(e.type));
+    } while ((this.#waiting.length > 0 || this.#waitingGaps.length > 0) && performance.now() < until);
+    this.#show(changed);
+    if (refresh) this.#refresh();
+    if (this.#waiting.length > 0 || this.#waitingGaps.length > 0) this.#schedule();
   }
 
   /** refresh reads the snapshot again: the queue, the status and what waits are the server's to say. */
@@ -122,10 +138,13 @@ export class SessionStore {
     }, 120);
   }
 
-  #show(): void {
-    this.turns = [...this.#story.turns];
-    this.notes = this.#story.notes;
-    this.gaps = [...this.#story.gaps];
+  #show(changed = true): void {
+    // Facts that change nothing in the story draw nothing of it again.
+    if (changed) {
+      this.turns = [...this.#story.turns];
+      this.notes = this.#story.notes;
+      this.gaps = [...this.#story.gaps];
+    }
     this.last = Math.max(this.#story.last, this.snapshot?.sequence ?? 0);
     this.first = this.#story.first || this.last;
     this.factsVersion++;

@@ -113,12 +113,11 @@ export class Story {
   odd: number[] = [];
   #byTurn = new Map<string, number>();
   #where = new Map<string, { turn: string; key: string }>();
-  #changed = new Set<string>();
-  #lastPlain = "";
+  #changed = false;
 
-  /** fold takes events in. It returns the ids of the turns that changed. */
-  fold(events: Envelope[]): Set<string> {
-    this.#changed = new Set();
+  /** fold takes events in. It returns whether turns, their steps or notes changed. */
+  fold(events: Envelope[]): boolean {
+    this.#changed = false;
     for (const e of events) {
       if (this.last && e.sequence !== this.last + 1) this.odd.push(e.sequence);
       this.first ||= e.sequence;
@@ -156,7 +155,7 @@ export class Story {
     }
     const t = { ...this.turns[at]!, last: e.sequence };
     this.turns[at] = t;
-    this.#changed.add(id);
+    this.#changed = true;
     return t;
   }
 
@@ -199,7 +198,10 @@ export class Story {
     const item: NoteItem = { kind: "note", key: `n:${e.sequence}`, sequence: e.sequence, tone, icon, text };
     const t = this.#turn(e);
     if (t) this.#add(t, item);
-    else this.notes = [...this.notes, item];
+    else {
+      this.notes = [...this.notes, item];
+      this.#changed = true;
+    }
   }
 
   #one(e: Envelope, p: P): void {
@@ -241,7 +243,7 @@ export class Story {
           const at = this.#byTurn.get(id);
           if (at === undefined) continue;
           this.turns[at] = { ...this.turns[at]!, status: "undone" };
-          this.#changed.add(id);
+          this.#changed = true;
         }
         this.#note(e, `${(p.removedTurns ?? []).length} turns were undone`, "undo-2");
         break;
@@ -330,7 +332,6 @@ export class Story {
     if (!e.turnId || !this.#byTurn.has(e.turnId)) return;
     const t = this.turns[this.#byTurn.get(e.turnId)!]!;
     t.last = e.sequence; // not shown, so not a change
-    this.#lastPlain = e.turnId;
   }
 
   #ofTool(e: Envelope, p: P): void {

@@ -2017,6 +2017,14 @@ export interface SearchParams {
   to?: string;
 }
 
+/** Finds what an id names, whichever kind of id it is. */
+export interface FindIDParams {
+  /** What is looked for, whole. */
+  id: string;
+  /** sessionId looks in the events of this session only, in all of them. */
+  sessionId?: string;
+}
+
 /** Lists deliverables. */
 export interface ListArtifactsParams {
   /** The most that is returned; 0 means 100. */
@@ -7101,6 +7109,36 @@ export interface SearchHit {
   snippet: string;
 }
 
+/** What has an id. */
+export interface FindIDResult {
+  /** Found has the things that the caller may see: mostly one, none if it isn't known. */
+  found: FoundThing[];
+  /** Complete says that all places were looked at that can have it. Without it there was more than is looked at in one call: name the session. */
+  complete: boolean;
+  /** Sessions counts the sessions whose events were looked at. */
+  sessions: number;
+}
+
+/** A thing that has an id. */
+export interface FoundThing {
+  /** Kind says what the id names, as events call it: session, thread, turn, task, run, step, toolCall, action, subagent, artifact, evidence, process, channel, job, jobItem, schedule, trial, modelRequest, request, event, and so on. */
+  kind: string;
+  /** The session that has it. */
+  sessionId: string;
+  /** That of the first event that names it; absent if it isn't known. */
+  sequence?: number;
+  /** That event. */
+  eventId?: string;
+  /** Type of that event. */
+  type?: string;
+  /** Time of that event. */
+  time?: string;
+  /** threadId of that event. */
+  threadId?: string;
+  /** turnId of that event. */
+  turnId?: string;
+}
+
 /** A page of artifacts. */
 export interface ListArtifactsResult {
   /** Artifacts of this page. */
@@ -7787,6 +7825,8 @@ export interface Commands {
   list_turns: { params: ListTurnsParams; result: ListTurnsResult };
   /** Finds where words were said or done: in inputs, answers, arguments and outputs of tools, and names of files. */
   search: { params: SearchParams; result: SearchResult };
+  /** Finds what an id names: which kind of thing it is, in which session, and the first event that names it. */
+  find_id: { params: FindIDParams; result: FindIDResult };
   /** Lists deliverables that were observed or produced. */
   list_artifacts: { params: ListArtifactsParams; result: ListArtifactsResult };
   /** Lists the models that turns can be routed to. */
