@@ -107,20 +107,58 @@ func suggestValue(text string) string {
 }
 
 // nearest returns the name that a person who typed something else may have meant; empty
-// if none is near.
+// if none is near. Of names that are equally near it is the one whose mistake people make
+// most.
 func nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	best, at := "", 3
 	for _, name := range names {
-		d := distance(typed, strings.ToLower(name))
-		if lower := strings.ToLower(name); len(typed) >= 3 && strings.HasPrefix(lower, typed) || len(name) >= 3 && strings.HasPrefix(typed, lower) {
+		lower := strings.ToLower(name)
+		d := distance(typed, lower)
+		if len(typed) >= 3 && strings.HasPrefix(lower, typed) || len(name) >= 3 && strings.HasPrefix(typed, lower) {
 			d = min(d, 2)
 		}
-		if d < at && d < len(name) && d < len(typed) {
+		if d >= 3 || d >= len(name) || d >= len(typed) {
+			continue
+		}
+		if d < at || d == at && likelier(typed, lower, strings.ToLower(best)) {
 			best, at = name, d
 		}
 	}
 	return best
+}
+
+// likelier reports whether a mistyped text stands for one name rather than for another:
+// letters in another order before letters left out, those before letters too many, and
+// those before other letters; else the name that begins more like it.
+func likelier(typed, name, than string) bool {
+	if a, b := slipRank(typed, name), slipRank(typed, than); a != b {
+		return a < b
+	}
+	return commonPrefix(typed, name) > commonPrefix(typed, than)
+}
+
+func slipRank(typed, name string) int {
+	a, b := []byte(typed), []byte(name)
+	slices.Sort(a)
+	slices.Sort(b)
+	switch {
+	case slices.Equal(a, b):
+		return 0
+	case len(typed) < len(name):
+		return 1
+	case len(typed) > len(name):
+		return 2
+	}
+	return 3
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // distance is how many letters must be added, removed, changed or swapped with the next

@@ -158,3 +158,51 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+// TestNearestFlag: a flag with two letters swapped, or with one left out, is told from all
+// others of its command; only another flag that one such slip leads to just as well may be
+// suggested in its place.
+func TestNearestFlag(t *testing.T) {
+	for _, c := range commandTree(tree()) {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		for _, name := range names {
+			for _, slip := range []func(string) []string{swapped, shortened} {
+				for _, typed := range slip(name) {
+					if len(typed) < 3 || slices.Contains(names, typed) {
+						continue
+					}
+					got := nearest(typed, names)
+					if got != name && (got == "" || !slices.Contains(slip(got), typed)) {
+						t.Errorf("%s --%s: suggested %q, meant --%s", c.CommandPath(), typed, got, name)
+					}
+				}
+			}
+		}
+	}
+	for typed, want := range map[string]string{"modle": "model", "mdoe": "mode", "moedl": "model", "mdel": "model", "moed": "mode", "mods": "mode", "modell": "model"} {
+		if got := nearest(typed, []string{"mode", "model"}); got != want {
+			t.Errorf("%s: %s, want %s", typed, got, want)
+		}
+	}
+}
+
+// swapped returns a word with each two neighbours swapped.
+func swapped(word string) []string {
+	var out []string
+	for i := 1; i < len(word); i++ {
+		if word[i] != word[i-1] {
+			out = append(out, word[:i-1]+word[i:i+1]+word[i-1:i]+word[i+1:])
+		}
+	}
+	return out
+}
+
+// shortened returns a word without each of its letters.
+func shortened(word string) []string {
+	out := make([]string, len(word))
+	for i := range word {
+		out[i] = word[:i] + word[i+1:]
+	}
+	return out
+}
