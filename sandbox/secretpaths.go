@@ -5,10 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-// SecretPlaces are where people and programs usually keep secrets. ~ is the home folder.
+// SecretPlaces are where people and programs usually keep secrets, and the sockets of
+// programs that hand them out. ~ is the home folder, $XDG_RUNTIME_DIR the folder of what
+// runs for the user, also where the variable isn't set.
 func SecretPlaces() []string {
 	return []string{
 		"~/.ssh", "~/.gnupg", "~/.password-store", "~/.netrc", "~/.git-credentials", "~/.config/git/credentials",
@@ -20,8 +23,12 @@ func SecretPlaces() []string {
 		"~/.claude/.credentials.json", "~/.codex/auth.json", "~/.config/goose", "~/.local/share/opencode/auth.json", "~/.local/share/agentd",
 		"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers", "/etc/sudoers.d",
 		"/var/lib/kubelet", "/var/run/secrets", "/run/secrets", "/run/credentials",
+		runtimeDir + "/bus", runtimeDir + "/keyring", runtimeDir + "/gcr", runtimeDir + "/gnupg",
 	}
 }
+
+// runtimeDir stands for the folder of what runs for the user.
+const runtimeDir = "$XDG_RUNTIME_DIR"
 
 // SecretPaths returns [SecretPlaces] as absolute paths, for [Profile.Hidden]. Without a
 // home folder those below it are left out, and so are those that this process can't look
@@ -29,16 +36,35 @@ func SecretPlaces() []string {
 func SecretPaths() []string {
 	home, err := os.UserHomeDir()
 	var out []string
-	for _, path := range SecretPlaces() {
-		if rest, ok := strings.CutPrefix(path, "~"); ok {
-			if err != nil || !filepath.IsAbs(home) {
-				continue
-			}
-			path = filepath.Join(home, rest)
-		}
+	add := func(path string) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrPermission) {
 			out = append(out, path)
 		}
 	}
+	for _, path := range SecretPlaces() {
+		if rest, ok := strings.CutPrefix(path, "~"); ok {
+			if err == nil && filepath.IsAbs(home) {
+				add(filepath.Join(home, rest))
+			}
+			continue
+		}
+		if rest, ok := strings.CutPrefix(path, runtimeDir); ok {
+			for _, dir := range runtimeDirs() {
+				add(filepath.Join(dir, rest))
+			}
+			continue
+		}
+		add(path)
+	}
 	return out
+}
+
+// runtimeDirs are the folders of what runs for the user: the one of the environment, and
+// the one that a system with sessions makes.
+func runtimeDirs() []string {
+	usual := filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && filepath.Clean(dir) != usual {
+		return []string{filepath.Clean(dir), usual}
+	}
+	return []string{usual}
 }

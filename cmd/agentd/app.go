@@ -11,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/terminal"
+	"agentd/cmd/agentd/internal/rundir"
 )
 
 // Exit codes, as documented in every command's help.
@@ -73,6 +74,10 @@ type app struct {
 	background bool
 	// server is the address that --server names.
 	server string
+	// presence says to other processes that this one uses the user's server.
+	presence *rundir.Presence
+	// keyring has what the system's keyring answered.
+	keyring askedKeyring
 }
 
 func envMap(env []string) map[string]string {

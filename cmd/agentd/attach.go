@@ -51,8 +51,23 @@ func (a *app) attach(cmd *cobra.Command, c *config.Config, n need) (facts.Source
 	if !note.Background && (note.CertSHA256 != "") { // a server that someone started, with TLS
 		return dialNote(c.Local(), note)
 	}
-	return newOwnRemote(a, c, note, root, cwd)
+	r, err := newOwnRemote(a, c, note, root, cwd)
+	if err != nil {
+		return nil, err
+	}
+	if a.presence == nil {
+		// Without it the server's count of connections is what others go by.
+		a.presence, _ = rundir.Attend(clientsDir(c))
+		r.leave = func() {
+			a.presence.Leave()
+			a.presence = nil
+		}
+	}
+	return r, nil
 }
+
+// clientsDir is where the processes that use the user's server are present.
+func clientsDir(c *config.Config) string { return filepath.Join(c.Local(), "clients") }
 
 // liveNote returns the note of the server that holds the user's data, if one answers.
 func (a *app) liveNote(ctx context.Context, c *config.Config) (*serverNote, error) {
@@ -90,10 +105,8 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 	if err != nil {
 		return nil, err
 	}
-	if n != nil {
-		if keep, err := a.keepsServer(ctx, c, n, replace); keep || err != nil {
-			return n, err
-		}
+	if n != nil && (!replace || a.outdated(c, n) == "") {
+		return n, nil
 	}
 	unlock, err := rundir.Lock(ctx, filepath.Join(c.Local(), startLock))
 	if err != nil {
@@ -116,8 +129,10 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoSocket, err)
 	}
-	if n, err = a.activated(ctx, c, socket); n != nil || err != nil {
-		return n, err
+	if n == nil || n.Managed { // else its own socket is still there for a moment
+		if n, err = a.activated(ctx, c, socket, n); n != nil || err != nil {
+			return n, err
+		}
 	}
 	if err := a.spawnServer(ctx, c, before); err != nil {
 		return nil, err
@@ -129,16 +144,9 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 }
 
 // activated returns the note of a server that the service manager starts when its
-// socket is used; nil if no one listens there.
-func (a *app) activated(ctx context.Context, c *config.Config, socket string) (*serverNote, error) {
-	conn, err := rundir.Dial(ctx, socket)
-	if err != nil {
-		if errors.Is(err, rundir.ErrForeign) {
-			return nil, err
-		}
-		return nil, ctx.Err()
-	}
-	_ = conn.Close() // the next one asks
+// socket is used; nil if no one listens there. It is another one than the server that was
+// stopped, if one was: that one answers until it has ended.
+func (a *app) activated(ctx context.Context, c *config.Config, socket string, stopped *serverNote) (*serverNote, error) {
 	r, err := newRemote("http://localhost", socket, "", nil)
 	if err != nil {
 		return nil, err
@@ -146,12 +154,33 @@ func (a *app) activated(ctx context.Context, c *config.Config, socket string) (*
 	defer func() { _ = r.Close() }()
 	wait, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	res, err := r.send(wait, http.MethodGet, "/healthz", nil)
-	if err != nil {
-		return nil, ctx.Err() // whoever listened is gone
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := rundir.Dial(ctx, socket)
+		if err != nil {
+			if errors.Is(err, rundir.ErrForeign) {
+				return nil, err
+			}
+			return nil, ctx.Err()
+		}
+		_ = conn.Close() // the next one asks
+		res, err := r.send(wait, http.MethodGet, "/healthz", nil)
+		if err == nil {
+			_ = res.Body.Close()
+		} else if stopped == nil {
+			return nil, ctx.Err() // whoever listened is gone
+		}
+		n, err := a.liveNote(ctx, c)
+		if err != nil || stopped == nil || n != nil && n.Token != stopped.Token {
+			return n, err
+		}
+		select {
+		case <-wait.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
 	}
-	_ = res.Body.Close()
-	return a.liveNote(ctx, c)
 }
 
 // folder returns the workspace of sessions that a command opens, and the folder in it

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,10 +153,7 @@ func TestSessionsOfTheProject(t *testing.T) {
 
 // Two terminals with different configurations, or keys, don't take the server away from
 // each other in turn.
-func TestLongTwoConfigurations(t *testing.T) {
-	if os.Getenv("AGENTD_TEST_LONG") == "" {
-		t.Skip("skipped: it fails when the count of clients lags behind one that reconnects; set AGENTD_TEST_LONG")
-	}
+func TestTwoConfigurations(t *testing.T) {
 	p := newPerson(t)
 	user := filepath.Join(p.home, ".config", "agentd", "config.yaml")
 	text, err := os.ReadFile(user)
@@ -185,7 +181,7 @@ func TestLongTwoConfigurations(t *testing.T) {
 	open := p.pipe("stdio") // of the first configuration
 	open.call("subscribe", map[string]any{}, nil)
 	works(2, "AGENTD_CONFIG="+second) // what is new counts at once
-	open.call("list_sessions", map[string]any{}, nil)
+	// Whether the first one has found the new server yet or not, it is there.
 	if out, code := run(); code != 1 || !strings.Contains(out, second) || !strings.Contains(out, "agentd daemon restart") || !strings.Contains(out, "--data") {
 		t.Errorf("%d: %s", code, out)
 	}
@@ -203,7 +199,6 @@ func TestLongTwoConfigurations(t *testing.T) {
 	// A key that differs is used once; then the server stays as it is, and says so.
 	works(6, "NO_PROXY=one")
 	works(7, "NO_PROXY=two")
-	open.call("list_sessions", map[string]any{}, nil) // it has found the new one
 	out, code := run("NO_PROXY=one")
 	if code != 0 || !strings.Contains(out, "another value of NO_PROXY") || !strings.Contains(out, "agentd daemon restart") || p.starts() != 7 {
 		t.Errorf("%d, %d starts: %s", code, p.starts(), out)
@@ -214,15 +209,6 @@ func TestLongTwoConfigurations(t *testing.T) {
 	}
 	if err := open.end(); err != nil {
 		t.Error(err)
-	}
-	for connections := 1; connections > 0; {
-		var status struct {
-			Connections int `json:"connections"`
-		}
-		if err := json.Unmarshal([]byte(p.output("daemon", "status", "--json")), &status); err != nil {
-			t.Fatal(err)
-		}
-		connections = status.Connections
 	}
 	works(8, "NO_PROXY=one")
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"agentd/cmd/agentd/internal/config"
 )
@@ -108,12 +109,21 @@ func (a *app) namedValues(c *config.Config) map[string]string {
 		}
 	}
 	for _, p := range a.providersOf(c) {
-		if key := a.keyOf(p); key != "" {
-			out["key of "+p.ID] = key
+		name := keyValue(p)
+		if at := a.keyPlace(p); at.item == nil {
+			if key := a.keyOf(p); key != "" {
+				out[name] = key
+			}
+		} else if !a.background || a.keyOf(p) != "" {
+			// A server has what it could read. Commands don't ask the keyring.
+			out[name] = "keyring " + at.item.String() + " " + at.revision
 		}
 	}
 	return out
 }
+
+// keyValue is the name of the value that is the key of a provider.
+func keyValue(p config.Provider) string { return "key of " + p.ID }
 
 // differs says what differs from what a command would start a server with now; empty if
 // nothing does. Values that only the server has are no difference.
@@ -138,13 +148,22 @@ func (a *app) outdated(c *config.Config, n *serverNote) string {
 	if !n.Background || n.With == nil {
 		return ""
 	}
-	return n.With.differs(a.startingWith(c, n.With.Salt))
+	now := a.startingWith(c, n.With.Salt)
+	for _, p := range a.providersOf(c) {
+		name := keyValue(p)
+		// A server that couldn't read the keyring is replaced from where it can be read.
+		if _, has := n.With.Values[name]; !has && a.keyPlace(p).item != nil && a.keyOf(p) == "" {
+			delete(now.Values, name)
+		}
+	}
+	return n.With.differs(now)
 }
 
 // keepsServer decides whether a command uses the server that runs. One that was started
 // with something else is replaced, with two exceptions, so that two terminals can't take
 // it away from each other in turn: what a server before it was started with doesn't come
-// back while others are connected, and a service manager starts it as its unit says.
+// back while others use it, and a service manager starts it as its unit says. The lock of
+// who starts a server is held.
 func (a *app) keepsServer(ctx context.Context, c *config.Config, n *serverNote, replace bool) (bool, error) {
 	why := a.outdated(c, n)
 	if why == "" || !replace {
@@ -162,7 +181,7 @@ func (a *app) keepsServer(ctx context.Context, c *config.Config, n *serverNote, 
 	if edited || !a.wasReplaced(c, n) {
 		return false, nil
 	}
-	others, err := otherClients(ctx, n)
+	others, err := a.otherClients(ctx, c, n)
 	if err != nil || others == 0 {
 		return false, err
 	}
@@ -187,10 +206,32 @@ func (a *app) wasReplaced(c *config.Config, n *serverNote) bool {
 	return slices.ContainsFunc(n.With.Before, func(w startedWith) bool { return w.differs(a.startingWith(c, w.Salt)) == "" })
 }
 
-// otherClients counts the connections that a server has beside this process's.
-func otherClients(ctx context.Context, n *serverNote) (int64, error) {
-	said, err := askStatus(ctx, n)
-	return max(0, said.Connections-1), err
+// leftWithin is how long a server may take to notice that a client has gone.
+const leftWithin = 500 * time.Millisecond
+
+// otherClients counts those who use a server beside this process: the processes that are
+// present, also between two connections, else the connections of others, such as
+// browsers. A connection that ends meanwhile was of a process that has just gone.
+func (a *app) otherClients(ctx context.Context, c *config.Config, n *serverNote) (int64, error) {
+	if there, err := a.presence.Others(clientsDir(c)); err == nil && there > 0 {
+		return int64(there), nil
+	}
+	wait, cancel := context.WithTimeout(ctx, leftWithin)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		said, err := askStatus(ctx, n)
+		others := max(0, said.Connections-1)
+		if err != nil || others == 0 {
+			return others, err
+		}
+		select {
+		case <-wait.Done():
+			return others, ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 const (

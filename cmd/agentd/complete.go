@@ -63,6 +63,8 @@ func choices(table []config.Setting) map[string][]string {
 		"agentd sessions export format":   {"session", "cloudevents"},
 		"agentd telemetry export format":  {"otlp-json", "otlp"},
 		"agentd conformance check format": {"text", "json", "junit"},
+		"agentd login store":              storeChoices,
+		"agentd init store":               storeChoices,
 	}
 	for _, s := range table {
 		if s.Flag != "" && len(s.Values) > 0 {

@@ -225,24 +225,43 @@ func (a *app) providerFinding(ctx context.Context, p config.Provider, network bo
 		}
 		return ok(name, "plays %s", p.Script)
 	}
-	key, has := keyEnv(p), "needs no key"
-	switch {
-	case key != "" && a.env[key] != "":
-		has = "its key is in " + key
-	case a.keyOf(p) != "" && p.APIKeyFile != "":
-		has = "its key is in " + p.APIKeyFile
-	case a.keyOf(p) != "":
-		has = "its key was stored with agentd login"
-	case p.APIKeyFile != "":
-		_, err := readKey(a.fromHomeOf(p.APIKeyFile))
-		return warn(name, keyHint(p), "the file %s with its key can't be used: %v", p.APIKeyFile, err)
-	case key != "":
-		return warn(name, keyHint(p), "the variable %s with its key is not set", key)
+	has, wrong := a.keyFinding(p)
+	if wrong != "" {
+		advice := keyHint(p)
+		if a.keyPlace(p).item != nil {
+			advice = "" // it is said
+		}
+		return warn(name, advice, "%s", wrong)
 	}
 	if p.BaseURL == "" {
 		return ok(name, "%s at the vendor's own address, %s", p.Kind, has)
 	}
 	return addressFinding(ctx, name, p.BaseURL, has, "check providers[].baseURL and the network", network)
+}
+
+// keyFinding says where the key of a provider is, or why it isn't there.
+func (a *app) keyFinding(p config.Provider) (has, wrong string) {
+	at := a.keyPlace(p)
+	_, err := a.findKey(p)
+	switch {
+	case at.variable != "":
+		return "its key is in " + at.variable, ""
+	case at.item != nil && err == nil:
+		return fmt.Sprintf("its key is in the system's keyring, as %s", at.item), ""
+	case at.item != nil:
+		return "", keyringProblem(p, err)
+	case at.stored && err == nil:
+		return "its key was stored with agentd login, in " + at.file, ""
+	case at.file != "" && err == nil:
+		return "its key is in " + p.APIKeyFile, ""
+	case at.stored:
+		return "", fmt.Sprintf("the file %s with its key can't be used: %v", at.file, err)
+	case at.file != "":
+		return "", fmt.Sprintf("the file %s with its key can't be used: %v", p.APIKeyFile, err)
+	case keyEnv(p) != "":
+		return "", fmt.Sprintf("the variable %s with its key is not set", keyEnv(p))
+	}
+	return "needs no key", ""
 }
 
 // addressFinding says whether an address can be reached, if it may be tried.

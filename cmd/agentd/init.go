@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/keyring"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/model"
 	"agentd/permission"
@@ -23,8 +24,9 @@ import (
 
 // initFlags are the answers that "init" needn't ask for.
 type initFlags struct {
-	provider, model, mode, baseURL, keyEnv, keyFile string
-	unchecked, force                                bool
+	provider, model, mode, baseURL  string
+	keyEnv, keyFile, keyItem, store string
+	unchecked, force                bool
 }
 
 func (a *app) initCommand() *cobra.Command {
@@ -35,7 +37,8 @@ func (a *app) initCommand() *cobra.Command {
 		Long: `Asks for a model provider, its key and a permission mode, checks the key with
 one call, and writes your configuration ($XDG_CONFIG_HOME/agentd/config.yaml, or
 else ~/.config/agentd/config.yaml). The key is never written there: it stays in
-the variable or the file that you name, or is stored as "agentd login" does.
+the variable, the file or the item of the keyring that you name, or is stored as
+"agentd login" does.
 
 Without a terminal, flags answer; a key that is in no variable and no file is
 read from standard input. --provider is anthropic, openai, gemini, script (the
@@ -58,6 +61,8 @@ usage, also if there is a file already and --force isn't given.`,
 	f.StringVar(&o.baseURL, "base-url", "", "address of a server that speaks OpenAI's protocol, such as http://127.0.0.1:11434/v1")
 	f.StringVar(&o.keyEnv, "key-env", "", "variable that holds the key")
 	f.StringVar(&o.keyFile, "key-file", "", "file that holds the key, with mode 0600")
+	f.StringVar(&o.keyItem, "key-keyring", "", "item of the system's keyring that holds the key: ACCOUNT or SERVICE/ACCOUNT")
+	f.StringVar(&o.store, "store", "", "where to store a key that is nowhere yet: "+strings.Join(storeChoices, ", "))
 	f.BoolVar(&o.unchecked, "no-check", false, "don't call the provider")
 	f.BoolVar(&o.force, "force", false, "replace the file that is there")
 	return cmd
@@ -89,10 +94,13 @@ func (a *app) init(ctx context.Context, o *initFlags) error {
 	if err := writeUserFile(path, text); err != nil {
 		return err
 	}
-	return a.print(map[string]any{"file": path, "provider": p.ID, "keyStored": stored, "checked": !o.unchecked && p.Kind != config.KindScript}, func(out *printer) {
+	return a.print(map[string]any{"file": path, "provider": p.ID, "keyStored": stored != storedPlace{}, "checked": !o.unchecked && p.Kind != config.KindScript}, func(out *printer) {
 		out.linef("Written: %s", path)
-		if stored {
-			out.linef("The key is stored in %s, which only you can read.", a.storedKeyFile(p.ID))
+		switch {
+		case stored.item != "":
+			out.linef("The key is stored in %s.", stored)
+		case stored.file != "":
+			out.linef("The key is stored in %s, which only you can read.", stored)
 		}
 		out.linef("Next: agentd chat, or agentd run \"what does this repository do?\"")
 	})
@@ -222,14 +230,14 @@ func readLine(r io.Reader) (string, error) {
 
 // providerOf returns the provider that the answers describe.
 func (o *initFlags) providerOf() (config.Provider, error) {
-	p := config.Provider{ID: o.provider, APIKeyEnv: o.keyEnv, APIKeyFile: o.keyFile, BaseURL: o.baseURL}
-	if o.keyEnv != "" && o.keyFile != "" {
-		return p, usagef("--key-env and --key-file can't be used together")
+	p := config.Provider{ID: o.provider, APIKeyEnv: o.keyEnv, APIKeyFile: o.keyFile, APIKeyKeyring: o.keyItem, BaseURL: o.baseURL}
+	if err := o.checkKeyFlags(); err != nil {
+		return p, err
 	}
 	for _, u := range usual {
 		if u.id == o.provider {
 			p.Kind = u.kind
-			if p.APIKeyEnv == "" && p.APIKeyFile == "" && p.BaseURL == "" {
+			if p.APIKeyEnv == "" && p.APIKeyFile == "" && p.APIKeyKeyring == "" && p.BaseURL == "" {
 				p.APIKeyEnv = u.env
 			}
 		}
@@ -258,36 +266,56 @@ func (o *initFlags) providerOf() (config.Provider, error) {
 	return p, nil
 }
 
-// initKey finds the key, checks it, and stores one that is nowhere yet.
-func (a *app) initKey(ctx context.Context, o *initFlags, p *config.Provider) (stored bool, err error) {
-	if p.Kind == config.KindScript {
-		return false, nil
+// checkKeyFlags rejects flags about the key that don't go together.
+func (o *initFlags) checkKeyFlags() error {
+	var given []string
+	for _, f := range []struct{ name, value string }{{"--key-env", o.keyEnv}, {"--key-file", o.keyFile}, {"--key-keyring", o.keyItem}, {"--store", o.store}} {
+		if f.value != "" {
+			given = append(given, f.name)
+		}
 	}
-	key := a.keyOf(*p)
+	if len(given) > 1 {
+		return usagef("%s can't be used together", strings.Join(given, " and "))
+	}
+	if o.keyItem != "" {
+		if _, err := keyring.ParseItem(o.keyItem); err != nil {
+			return usagef("--key-keyring: %w", err)
+		}
+	}
+	return checkStore(config.Provider{}, o.store)
+}
+
+// initKey finds the key, checks it, and stores one that is nowhere yet.
+func (a *app) initKey(ctx context.Context, o *initFlags, p *config.Provider) (stored storedPlace, err error) {
+	if p.Kind == config.KindScript {
+		return stored, nil
+	}
+	key, err := a.findKey(*p)
 	switch {
-	case key != "":
+	case err == nil:
 	case o.keyEnv != "":
-		return false, usagef("--key-env: %s is not set", o.keyEnv)
+		return stored, usagef("--key-env: %s is not set", o.keyEnv)
 	case o.keyFile != "":
-		_, err := readKey(a.fromHomeOf(o.keyFile))
-		return false, usagef("--key-file: %w", errors.Join(err))
+		return stored, usagef("--key-file: %w", err)
+	case o.keyItem != "":
+		return stored, fmt.Errorf("--key-keyring: %s", keyringProblem(*p, err))
 	case o.baseURL != "" && o.unchecked: // many local servers want none
-		return false, nil
+		return stored, nil
 	case o.baseURL != "" && !terminal.IsTerminal(a.in):
 	default:
 		return a.initTypedKey(ctx, o, p)
 	}
 	if !o.unchecked {
 		if err := a.checkKey(ctx, *p, key); err != nil {
-			return false, err
+			return stored, err
 		}
 	}
-	return false, nil
+	return stored, nil
 }
 
 // initTypedKey reads a key, checks and stores it. At a terminal one that the provider
 // refuses is asked for again, and a server with an address of its own may want none.
-func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider) (stored bool, err error) {
+func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider) (stored storedPlace, err error) {
 	prompt := fmt.Sprintf("Key of %s (it is not shown): ", p.ID)
 	optional := o.baseURL != ""
 	if optional {
@@ -296,7 +324,7 @@ func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider
 	for {
 		key, err := a.readSecret(ctx, prompt)
 		if err != nil && (!optional || !errors.Is(err, errNoKey)) {
-			return false, err
+			return stored, err
 		}
 		if !o.unchecked {
 			err = a.checkKey(ctx, *p, key)
@@ -306,14 +334,13 @@ func (a *app) initTypedKey(ctx context.Context, o *initFlags, p *config.Provider
 				continue
 			}
 			if err != nil {
-				return false, err
+				return stored, err
 			}
 		}
 		if key == "" {
-			return false, nil
+			return stored, nil
 		}
-		_, err = a.storeKey(p.ID, key)
-		return true, err
+		return a.storeKey(ctx, *p, key, o.store)
 	}
 }
 
@@ -328,6 +355,7 @@ func (o *initFlags) file(p config.Provider) (string, error) {
 	add("baseURL", p.BaseURL)
 	add("apiKeyEnv", p.APIKeyEnv)
 	add("apiKeyFile", p.APIKeyFile)
+	add("apiKeyKeyring", p.APIKeyKeyring)
 	models := modelsOf(p, "")
 	if len(models) == 0 {
 		return "", usagef("--model is missing: no models of %s are known", p.ID)
@@ -346,7 +374,7 @@ func (o *initFlags) file(p config.Provider) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("configuration: %w", err)
 	}
-	return "# Written by \"agentd init\". Keys don't belong here: see apiKeyEnv, apiKeyFile and \"agentd login\".\n" + string(text), nil
+	return "# Written by \"agentd init\". Keys don't belong here: see apiKeyEnv, apiKeyFile, apiKeyKeyring and \"agentd login\".\n" + string(text), nil
 }
 
 // writeUserFile puts the user's configuration in place, whole or not at all.

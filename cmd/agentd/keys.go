@@ -11,39 +11,90 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/datadir"
+	"agentd/cmd/agentd/internal/keyring"
 )
 
-// keyOf returns the key of a provider: of the variable that the configuration names, of
-// the file that it names, or what "agentd login" stored. It is empty if there is none.
-func (a *app) keyOf(p config.Provider) string {
-	if key := a.env[keyEnv(p)]; key != "" {
-		return key
+// keyPlace says where the key of a provider is. At most one of variable, file and item
+// is set; none if there is no key.
+type keyPlace struct {
+	variable, file string
+	item           *keyring.Item
+	// stored says that "agentd login" put it there.
+	stored bool
+	// revision tells apart what "agentd login" put into the keyring at different times.
+	revision string
+}
+
+// keyPlace returns where the key of a provider is: in the variable, the file or the item
+// of the keyring that the configuration names, or where "agentd login" stored it. The
+// keyring isn't asked, so that every command may know.
+func (a *app) keyPlace(p config.Provider) keyPlace {
+	if env := keyEnv(p); a.env[env] != "" {
+		return keyPlace{variable: env}
 	}
 	if p.APIKeyFile != "" {
-		key, err := readKey(a.fromHomeOf(p.APIKeyFile))
-		if err != nil {
-			return "" // doctor and the turn say that there is none
-		}
-		return key
+		return keyPlace{file: a.fromHomeOf(p.APIKeyFile)}
 	}
 	if p.Kind == config.KindScript {
-		return ""
+		return keyPlace{}
 	}
-	key, err := readKey(a.storedKeyFile(p.ID))
+	revision, noted := a.keyringNote(p.ID)
+	switch file := a.storedKeyFile(p.ID); {
+	case noted || p.APIKeyKeyring != "":
+		item := itemOf(p)
+		return keyPlace{item: &item, stored: noted, revision: revision}
+	case file != "" && exists(file):
+		return keyPlace{file: file, stored: true}
+	}
+	return keyPlace{}
+}
+
+// itemOf is the item of the keyring for the key of a provider.
+func itemOf(p config.Provider) keyring.Item {
+	if item, err := keyring.ParseItem(p.APIKeyKeyring); err == nil {
+		return item
+	}
+	return keyring.Item{Service: keyring.Service, Account: p.ID}
+}
+
+// keyOf returns the key of a provider; empty if there is none, or none that can be had.
+func (a *app) keyOf(p config.Provider) string {
+	key, err := a.findKey(p)
 	if err != nil {
-		return ""
+		return "" // doctor and the turn say that there is none
 	}
 	return key
 }
 
+// findKey returns the key of a provider, or why it can't be had.
+func (a *app) findKey(p config.Provider) (string, error) {
+	switch at := a.keyPlace(p); {
+	case at.variable != "":
+		return a.env[at.variable], nil
+	case at.file != "":
+		return readKey(at.file)
+	case at.item != nil:
+		return a.keyringKey(*at.item)
+	}
+	return "", fs.ErrNotExist
+}
+
+// hasKey reports whether there is a key. One in the keyring is taken for granted.
+func (a *app) hasKey(p config.Provider) bool {
+	return a.keyPlace(p).item != nil || a.keyOf(p) != ""
+}
+
 // storedKeyFile is where "agentd login" keeps the key of a provider: in the folder of
 // the user's own key, which no tool can see. It is empty if the user has no home.
-func (a *app) storedKeyFile(provider string) string {
-	folder := a.keeper().Folder()
-	if folder == "" || provider == "" || strings.ContainsAny(provider, `/\`+"\x00") || strings.HasPrefix(provider, ".") {
+func (a *app) storedKeyFile(provider string) string { return a.keyFile("keys", provider) }
+
+// keyFile is a file about the key of a provider in a folder of the user's state.
+func (a *app) keyFile(folder, provider string) string {
+	state := a.keeper().Folder()
+	if state == "" || provider == "" || strings.ContainsAny(provider, `/\`+"\x00") || strings.HasPrefix(provider, ".") {
 		return ""
 	}
-	return filepath.Join(folder, "keys", provider)
+	return filepath.Join(state, folder, provider)
 }
 
 // fromHomeOf resolves a path that may begin with the user's home.
@@ -90,6 +141,8 @@ func keyHint(p config.Provider) string {
 	switch env := keyEnv(p); {
 	case p.APIKeyFile != "":
 		return "put it into " + p.APIKeyFile
+	case p.APIKeyKeyring != "":
+		return login
 	case env != "":
 		return "set " + env + ", or " + login
 	}
@@ -135,7 +188,7 @@ func (a *app) vendorKeyMissing(c *config.Config, model string) error {
 	}
 	for _, u := range usual {
 		p := config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}
-		if u.id == provider && a.keyOf(p) == "" {
+		if u.id == provider && !a.hasKey(p) {
 			return usagef("--model %s: the key of %s is missing: %s", model, u.id, keyHint(p))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,28 +16,51 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/keyring"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/model"
 )
 
+// Where "agentd login" keeps a key.
+const (
+	storeFile    = "file"
+	storeKeyring = "keyring"
+)
+
+// storeChoices are the values of --store.
+var storeChoices = []string{storeFile, storeKeyring}
+
 func (a *app) loginCommand() *cobra.Command {
-	var unchecked bool
+	var unchecked, unlock bool
+	var store string
 	cmd := &cobra.Command{
 		Use:   "login [PROVIDER]",
 		Short: "Store the key of a model provider",
 		Long: `Reads the key of a provider, at a terminal without showing it, else one line of
-standard input, checks it with one call and stores it in a file that only you can
-read (mode 0600, in $XDG_STATE_HOME/agentd/keys or ~/.local/state/agentd/keys),
-which no tool can see. The keyring of the system is not used.
+standard input, checks it with one call and stores it in one of two places:
+
+  file     a file that only you can read (mode 0600), in
+           $XDG_STATE_HOME/agentd/keys or ~/.local/state/agentd/keys
+  keyring  the keyring of the system: the Secret Service of the desktop
+           (GNOME Keyring, KWallet, KeePassXC), the keychain of macOS or the
+           Credential Manager of Windows, as "agentd/PROVIDER" or what
+           apiKeyKeyring names
+
+No tool can see either. Without --store you are asked at a terminal where a
+keyring can be reached; else it is the file.
 
 PROVIDER is anthropic, openai or gemini, or the id of a provider of the
 configuration; it may be left out if there is one alone. A variable or a file
 that the configuration names wins over the stored key.
 
-Exit codes: 0 stored, 1 the provider refused the key or can't be reached, 2 usage.`,
-		Example: "  agentd login anthropic\n  agentd login openai < key.txt\n  agentd login --no-check local",
+Exit codes: 0 stored, 1 the provider refused the key or can't be reached, or the
+keyring can't be used, 2 usage.`,
+		Example: "  agentd login anthropic\n  agentd login openai < key.txt\n  agentd login --store keyring anthropic\n  agentd login --no-check local\n  agentd login --unlock",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if unlock {
+				return a.loginUnlock(cmd.Context(), given)
+			}
 			loaded, err := a.loadOnly(cmd)
 			if err != nil {
 				return err
@@ -46,27 +69,44 @@ Exit codes: 0 stored, 1 the provider refused the key or can't be reached, 2 usag
 			if err != nil {
 				return err
 			}
-			path, err := a.login(cmd.Context(), p, !unchecked)
+			place, err := a.login(cmd.Context(), p, store, !unchecked)
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]any{"provider": p.ID, "file": path, "checked": !unchecked}, func(out *printer) {
-				out.linef("The key of %s is stored in %s.", p.ID, path)
+			return a.print(place.answer(p.ID, !unchecked), func(out *printer) {
+				out.linef("The key of %s is stored in %s.", p.ID, place)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&unchecked, "no-check", false, "store the key without a call to the provider")
+	f := cmd.Flags()
+	f.BoolVar(&unchecked, "no-check", false, "store the key without a call to the provider")
+	f.StringVar(&store, "store", "", "where to store the key: "+strings.Join(storeChoices, ", "))
+	f.BoolVar(&unlock, "unlock", false, "only have the system ask you to unlock its keyring")
+	cmd.MarkFlagsMutuallyExclusive("unlock", "store")
+	cmd.MarkFlagsMutuallyExclusive("unlock", "no-check")
 	return a.settings(cmd)
+}
+
+// loginUnlock unlocks the keyring and nothing else.
+func (a *app) loginUnlock(ctx context.Context, given []string) error {
+	if len(given) > 0 {
+		return usagef("--unlock is about the whole keyring; leave %s out", given[0])
+	}
+	if err := a.unlockKeyring(ctx); err != nil {
+		return err
+	}
+	return a.print(map[string]any{"unlocked": true}, func(out *printer) { out.linef("The system's keyring is unlocked.") })
 }
 
 func (a *app) logoutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [PROVIDER]",
 		Short: "Remove the stored key of a model provider",
-		Long: `Removes the key that "agentd login" stored. Keys in variables and other files
+		Long: `Removes the key that "agentd login" stored, from its file or from the system's
+keyring. Keys in variables, in other files and in other items of the keyring
 stay. Your server forgets it when it is next started: "agentd daemon restart".
 
-Exit codes: 0 removed, or there was none, 2 usage.`,
+Exit codes: 0 removed, or there was none, 1 the keyring can't be used, 2 usage.`,
 		Example: "  agentd logout anthropic",
 		Args:    args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -78,12 +118,16 @@ Exit codes: 0 removed, or there was none, 2 usage.`,
 			if err != nil {
 				return err
 			}
-			path := a.storedKeyFile(p.ID)
-			err = os.Remove(path)
+			err = os.Remove(a.storedKeyFile(p.ID))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			removed := err == nil
+			ringed, err := a.removeFromKeyring(cmd.Context(), p)
+			if err != nil {
+				return err
+			}
+			removed = removed || ringed
 			return a.print(map[string]any{"provider": p.ID, "removed": removed}, func(out *printer) {
 				if removed {
 					out.linef("The key of %s is removed.", p.ID)
@@ -94,6 +138,26 @@ Exit codes: 0 removed, or there was none, 2 usage.`,
 		},
 	}
 	return a.settings(cmd)
+}
+
+// storedPlace is where a key was stored.
+type storedPlace struct{ file, item string }
+
+func (s storedPlace) String() string {
+	if s.item != "" {
+		return "the system's keyring, as " + s.item
+	}
+	return s.file
+}
+
+func (s storedPlace) answer(provider string, checked bool) map[string]any {
+	answer := map[string]any{"provider": provider, "store": storeFile, "checked": checked}
+	if s.item != "" {
+		answer["store"], answer["item"] = storeKeyring, s.item
+	} else {
+		answer["file"] = s.file
+	}
+	return answer
 }
 
 // keyProvider returns the provider that a command about a key means.
@@ -130,18 +194,77 @@ func (a *app) keyProvider(c *config.Config, given []string) (config.Provider, er
 	return p, nil
 }
 
-// login reads, checks and stores a key, and returns the file.
-func (a *app) login(ctx context.Context, p config.Provider, check bool) (string, error) {
+// login reads, checks and stores a key.
+func (a *app) login(ctx context.Context, p config.Provider, store string, check bool) (storedPlace, error) {
+	if err := checkStore(p, store); err != nil {
+		return storedPlace{}, err
+	}
 	key, err := a.readSecret(ctx, fmt.Sprintf("Key of %s (it is not shown): ", p.ID))
 	if err != nil {
-		return "", err
+		return storedPlace{}, err
 	}
 	if check {
 		if err := a.checkKey(ctx, p, key); err != nil {
-			return "", err
+			return storedPlace{}, err
 		}
 	}
-	return a.storeKey(p.ID, key)
+	return a.storeKey(ctx, p, key, store)
+}
+
+// checkStore rejects a place that isn't there, or that the configuration contradicts.
+func checkStore(p config.Provider, store string) error {
+	switch {
+	case store != "" && !slices.Contains(storeChoices, store):
+		return usagef("unknown place %q for --store; use one of %s", store, strings.Join(storeChoices, ", "))
+	case store == storeFile && p.APIKeyKeyring != "":
+		return usagef("--store file: apiKeyKeyring of provider %s says that its key is in the keyring; take it out of the configuration first", p.ID)
+	}
+	return nil
+}
+
+// storeKey keeps a key where it is to be.
+func (a *app) storeKey(ctx context.Context, p config.Provider, key, store string) (storedPlace, error) {
+	store, err := a.chooseStore(ctx, p, store)
+	if err != nil {
+		return storedPlace{}, err
+	}
+	if store == storeKeyring {
+		return storedPlace{item: itemOf(p).String()}, a.storeInKeyring(ctx, p, key)
+	}
+	path, err := a.storeKeyFile(p.ID, key)
+	if err != nil {
+		return storedPlace{}, err
+	}
+	if _, err := a.removeFromKeyring(ctx, p); err != nil {
+		a.sayf("agentd: warning: the key that was stored before: %v", err)
+		// The file counts.
+		if err := os.Remove(a.keyFile(storeKeyring, p.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return storedPlace{}, err
+		}
+	}
+	return storedPlace{file: path}, nil
+}
+
+// reachWithin is how long it may take to find out whether there is a keyring.
+const reachWithin = 2 * time.Second
+
+// chooseStore asks where to keep a key, if no one has said so and there is a choice.
+func (a *app) chooseStore(ctx context.Context, p config.Provider, store string) (string, error) {
+	switch {
+	case store != "":
+		return store, nil
+	case p.APIKeyKeyring != "":
+		return storeKeyring, nil
+	case a.json || !terminal.IsTerminal(a.in) || !terminal.IsTerminal(a.out):
+		return storeFile, nil
+	}
+	reach, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	if keyring.System(a.getenv).Reach(reach) != nil {
+		return storeFile, nil
+	}
+	err := a.askUntil(ctx, "Where to keep it: keyring (of the system), file (that only you can read)", storeKeyring, &store, func() error { return checkStore(p, store) })
+	return store, err
 }
 
 // readSecret reads one line that isn't shown.
@@ -217,25 +340,14 @@ type refusedKeyError struct{ provider, message string }
 
 func (e *refusedKeyError) Error() string { return e.provider + " refused the key: " + e.message }
 
-// storeKey keeps a key, whole or not at all.
-func (a *app) storeKey(provider, key string) (string, error) {
+// storeKeyFile keeps a key in a file, whole or not at all.
+func (a *app) storeKeyFile(provider, key string) (string, error) {
 	path := a.storedKeyFile(provider)
 	if path == "" {
 		return "", errNoHome
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := writePrivate(path, key+"\n"); err != nil {
 		return "", fmt.Errorf("store the key: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".key.*") // with mode 0600
-	if err != nil {
-		return "", fmt.Errorf("store the key: %w", err)
-	}
-	_, err = f.WriteString(key + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("store the key: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return path, nil
 }

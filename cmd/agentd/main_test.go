@@ -123,9 +123,12 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"agentd"}, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + dataOf(args), "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + dataOf(args), "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noKeyring, noting(t)}
 	return cmd
 }
+
+// noKeyring keeps tests away from the keyring of whoever runs them.
+const noKeyring = "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent/bus"
 
 // stopOwnServer ends the server that commands of a user with a home started in the
 // background, if there is one.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/keyring"
 	"agentd/sandbox"
 )
 
@@ -35,7 +36,8 @@ func (a *app) hiddenPaths(c *config.Config) ([]string, error) {
 			dirs = append(dirs, path)
 		}
 	}
-	for _, path := range visibleAgain(sandbox.SecretPaths(), c.Sandbox.Visible) {
+	secrets := append(sandbox.SecretPaths(), keyring.Sockets(a.getenv)...)
+	for _, path := range visibleAgain(secrets, c.Sandbox.Visible) {
 		if !slices.Contains(dirs, path) {
 			dirs = append(dirs, path)
 		}

@@ -76,7 +76,7 @@ func (a *app) acpModels(c *config.Config) []acp.Model {
 func (a *app) modelIDs(c *config.Config) []string {
 	var out []string
 	for _, p := range a.providersOf(c) {
-		for _, m := range modelsOf(p, a.keyOf(p)) {
+		for _, m := range modelsOf(p, "") {
 			out = append(out, m.ID())
 		}
 	}

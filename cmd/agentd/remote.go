@@ -33,6 +33,8 @@ type remoteFacts struct {
 	// the project that it is used from, and the folder in it.
 	own       bool
 	root, cwd string
+	// leave says that this process doesn't use the server any more; nil says nothing.
+	leave func()
 }
 
 // dialServer returns the server that --server names.
@@ -153,6 +155,9 @@ func (r *remoteFacts) Follow(ctx context.Context, sessionID string, after uint64
 
 func (r *remoteFacts) Close() error {
 	r.client.Close()
+	if r.leave != nil {
+		r.leave()
+	}
 	return nil
 }
 

@@ -117,14 +117,14 @@ var usual = []struct{ id, kind, env string }{
 const builtIn = "script"
 
 // providersOf returns the configured providers; without any, the vendors whose key
-// is in the environment, else the one that needs none.
+// is in the environment or was stored, else the one that needs none.
 func (a *app) providersOf(c *config.Config) []config.Provider {
 	if len(c.Providers) > 0 {
 		return c.Providers
 	}
 	var out []config.Provider
 	for _, u := range usual {
-		if p := (config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}); a.keyOf(p) != "" {
+		if p := (config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}); a.hasKey(p) {
 			out = append(out, p)
 		}
 	}
@@ -154,7 +154,7 @@ func (a *app) wireModels(c *config.Config, o *loop.Options) error {
 			return err
 		}
 		o.Providers = append(o.Providers, provider)
-		o.Models = append(o.Models, modelsOf(p, key)...)
+		o.Models = append(o.Models, a.withKeyringHint(p, modelsOf(p, key))...)
 	}
 	if a.background && a.onlyBuiltIn(c) {
 		for i := range o.Models {
@@ -263,7 +263,7 @@ func modelsOf(p config.Provider, key string) []model.Info {
 	for i := range out {
 		out[i].Provider = p.ID
 		out[i] = model.Complete(out[i], p.Kind, p.BaseURL == "")
-		out[i].NeedsCredential, out[i].HasCredential = env != "" || p.APIKeyFile != "", key != ""
+		out[i].NeedsCredential, out[i].HasCredential = env != "" || p.APIKeyFile != "" || p.APIKeyKeyring != "", key != ""
 		if out[i].NeedsCredential {
 			out[i].CredentialHint = keyHint(p)
 		}

@@ -121,6 +121,8 @@ var importTable = []row{
 	{dir: "cmd/agentd/internal/datadir", role: program, why: "which data directories are this user's; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/rundir", role: program, why: "the socket of the user's own server; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/facts", role: program, why: "how commands reach a runtime; for cmd/agentd alone"},
+	{dir: "cmd/agentd/internal/keyring", role: program, why: "the keyring of the user's system; for cmd/agentd alone"},
+	{dir: "cmd/agentd/internal/keyring/keyringtest", role: support, why: "a session bus and a Secret Service for tests"},
 	{dir: "cmd/agentd/internal/shortid", role: program, why: "how people write ids; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/terminal", role: program, why: "text for terminals; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/trialrun", role: program, why: "runs benchmark trials; for cmd/agentd alone"},

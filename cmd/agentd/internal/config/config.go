@@ -119,10 +119,12 @@ type Provider struct {
 	BaseURL   string `json:"baseURL"`
 	APIKeyEnv string `json:"apiKeyEnv"`
 	// APIKeyFile is the file that holds the key.
-	APIKeyFile string  `json:"apiKeyFile"`
-	Script     string  `json:"script"`
-	MaxAnswer  int64   `json:"maxAnswerBytes"`
-	Models     []Model `json:"models"`
+	APIKeyFile string `json:"apiKeyFile"`
+	// APIKeyKeyring is the item of the system's keyring that holds the key.
+	APIKeyKeyring string  `json:"apiKeyKeyring"`
+	Script        string  `json:"script"`
+	MaxAnswer     int64   `json:"maxAnswerBytes"`
+	Models        []Model `json:"models"`
 }
 
 // Model is one of a provider's models.
@@ -407,9 +409,7 @@ func (c *Config) checkProviders(add reporter) {
 		if strings.Contains(p.ID, "/") {
 			add(at+".id", "contains a /, which separates provider and model")
 		}
-		if p.APIKeyEnv != "" && p.APIKeyFile != "" {
-			add(at, "has both apiKeyEnv and apiKeyFile")
-		}
+		p.checkKey(at, add)
 		if p.Script != "" && p.Kind != "script" {
 			add(at+".script", "is for kind script only")
 		}

@@ -129,6 +129,7 @@ func modelSettings() []Setting {
 		{Name: "providers[].baseURL", Type: URL, Means: "Its address."},
 		{Name: "providers[].apiKeyEnv", Type: Text, Means: "Name of the environment variable with the key. The key itself is not accepted here."},
 		{Name: "providers[].apiKeyFile", Type: Text, Means: "File with the key, which only its owner may read; ~ is the home folder. The key itself is not accepted here."},
+		{Name: "providers[].apiKeyKeyring", Type: Text, Means: "Item of the system's keyring with the key: ACCOUNT, of the service agentd, or SERVICE/ACCOUNT. The key itself is not accepted here."},
 		{Name: "providers[].script", Type: Text, Means: "For kind script: the file with the answers; without it the provider repeats the user's input."},
 		{Name: "providers[].maxAnswerBytes", Type: Size, Means: "How much text, reasoning and arguments of tool calls one answer may have; 16MiB if not given. A longer one fails as malformed."},
 		{Name: "providers[].models[]", Type: Objects, Means: "The models that it offers."},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentd/cmd/agentd/internal/keyring"
 	"agentd/redact"
 )
 
@@ -74,6 +75,27 @@ func (c *Config) checkVariables(add reporter) {
 		case !isVariable(name):
 			add(v.path, "must be the name of an environment variable: letters, digits and _, not starting with a digit; a value doesn't belong here")
 		}
+	}
+}
+
+// checkKey reports what can't be said about where a key is.
+func (p *Provider) checkKey(at string, add reporter) {
+	var named []string
+	for _, s := range []struct{ name, value string }{{"apiKeyEnv", p.APIKeyEnv}, {"apiKeyFile", p.APIKeyFile}, {"apiKeyKeyring", p.APIKeyKeyring}} {
+		if s.value != "" {
+			named = append(named, s.name)
+		}
+	}
+	if len(named) > 1 {
+		add(at, "has both %s", strings.Join(named, " and "))
+	}
+	if p.APIKeyKeyring == "" {
+		return
+	}
+	if looksLikeKey(redact.New(redact.Options{}), p.APIKeyKeyring) {
+		add(at+".apiKeyKeyring", "must be the name of an item of the system's keyring, but the value (%d characters) looks like a secret itself: store it with \"agentd login --store keyring\"; a key that was in a file should be replaced", len(p.APIKeyKeyring))
+	} else if _, err := keyring.ParseItem(p.APIKeyKeyring); err != nil {
+		add(at+".apiKeyKeyring", "must be the name of an item of the system's keyring: ACCOUNT or SERVICE/ACCOUNT")
 	}
 }
 

@@ -31,3 +31,15 @@ func Inherited(int, string) *os.File { return nil }
 func Activated(func(string) string) (net.Listener, error) {
 	return nil, nil //nolint:nilnil // there is none
 }
+
+// Presence is not supported here.
+type Presence struct{}
+
+// Attend is not supported here.
+func Attend(string) (*Presence, error) { return nil, errUnsupported }
+
+// Leave does nothing here.
+func (*Presence) Leave() {}
+
+// Others is not supported here.
+func (*Presence) Others(string) (int, error) { return 0, errUnsupported }

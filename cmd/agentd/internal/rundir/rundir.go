@@ -7,6 +7,8 @@
 // symbolic link; what isn't so is refused, never repaired. [Dial] connects to a socket
 // and hands the connection out only if this user's process is at the other end.
 // [Lock] is held by whoever starts or replaces a server; it goes with its process.
+// [Attend] lets others count the processes that use a server, which a server that was
+// just started can't: its clients have yet to find it.
 //
 // # Concurrency
 //
@@ -24,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"agentd/cmd/agentd/internal/datadir"
 )
@@ -87,17 +90,20 @@ func private(dir string) error {
 	return nil
 }
 
-// Dial connects to a socket of this user's.
+// Dial connects to a socket of this user's. A path that begins with @ names a socket that
+// is no file, as Linux has them.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode()&fs.ModeSocket == 0 {
-		return nil, fmt.Errorf("%s is not a socket", path)
-	}
-	if !datadir.Mine(info) {
-		return nil, fmt.Errorf("%s: %w", path, ErrForeign)
+	if !strings.HasPrefix(path, "@") {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode()&fs.ModeSocket == 0 {
+			return nil, fmt.Errorf("%s is not a socket", path)
+		}
+		if !datadir.Mine(info) {
+			return nil, fmt.Errorf("%s: %w", path, ErrForeign)
+		}
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
