@@ -159,7 +159,9 @@ func (a *Authenticator) identify(t *oidc.IDToken) (server.Identity, error) {
 	sum := sha256.Sum256([]byte(t.Issuer + "\n" + t.Subject))
 	own := "oidc_" + hex.EncodeToString(sum[:12])
 	id := server.Identity{TokenID: own, Name: t.Subject, Role: grant.Role, Account: grant.Account, Expires: t.Expiry}
-	if name, _ := claims[a.opt.NameClaim].(string); name != "" {
+	// An address that the provider didn't check may be anybody's, and facts would name them.
+	unchecked := a.opt.NameClaim == "email" && claims["email_verified"] != nil && claims["email_verified"] != true && claims["email_verified"] != "true"
+	if name, _ := claims[a.opt.NameClaim].(string); name != "" && !unchecked {
 		id.Name = name
 	}
 	id.Name = clip.Text(strings.Map(printable, id.Name), 128)

@@ -47,13 +47,15 @@ func TestGroupsBecomeRolesAndAccounts(t *testing.T) {
 		name, account string
 		role          command.Role
 	}{
-		"a group":          {map[string]any{"groups": []string{"x", "readers"}, "email": "ada@example.org"}, "ada@example.org", "team", command.RoleObserver},
-		"one name":         {map[string]any{"groups": "builders"}, "ada", "team", command.RoleClient},
-		"several groups":   {map[string]any{"groups": []string{"readers", "owners", "builders"}}, "ada", "oidc_", command.RoleAdmin},
-		"an own account":   {map[string]any{"groups": []string{"own"}}, "ada", "oidc_", command.RoleClient},
-		"another's name":   {map[string]any{"groups": []string{"own"}, "sub": "team"}, "team", "oidc_", command.RoleClient},
-		"no id as subject": {map[string]any{"groups": []string{"own"}, "sub": "auth|a b\n/1", "email": "a\x1b[31mb"}, "a[31mb", "oidc_", command.RoleClient},
-		"a service":        {map[string]any{"sub": "robot"}, "robot", "ci", command.RoleClient},
+		"a group":           {map[string]any{"groups": []string{"x", "readers"}, "email": "ada@example.org"}, "ada@example.org", "team", command.RoleObserver},
+		"one name":          {map[string]any{"groups": "builders"}, "ada", "team", command.RoleClient},
+		"several groups":    {map[string]any{"groups": []string{"readers", "owners", "builders"}}, "ada", "oidc_", command.RoleAdmin},
+		"an own account":    {map[string]any{"groups": []string{"own"}}, "ada", "oidc_", command.RoleClient},
+		"another's name":    {map[string]any{"groups": []string{"own"}, "sub": "team"}, "team", "oidc_", command.RoleClient},
+		"no id as subject":  {map[string]any{"groups": []string{"own"}, "sub": "auth|a b\n/1", "email": "a\x1b[31mb"}, "a[31mb", "oidc_", command.RoleClient},
+		"a checked address": {map[string]any{"groups": "own", "email": "ada@example.org", "email_verified": true}, "ada@example.org", "oidc_", command.RoleClient},
+		"not checked":       {map[string]any{"groups": "own", "email": "bob@example.org", "email_verified": false}, "ada", "oidc_", command.RoleClient},
+		"a service":         {map[string]any{"sub": "robot"}, "robot", "ci", command.RoleClient},
 	} {
 		id, err := a.Authenticate(t.Context(), p.Token(t, c.claims))
 		if err != nil || id.Name != c.name || !strings.HasPrefix(id.Account, c.account) || id.Role != c.role || !strings.HasPrefix(id.TokenID, "oidc_") || time.Until(id.Expires) > time.Hour {
