@@ -2,10 +2,12 @@ package conversation
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"agentd/cmd/agentd/internal/facts"
@@ -308,7 +310,15 @@ func (c *Conversation) readBefore(q *turntext.Question) {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxBefore {
 		return // it is new, or no text to compare with
 	}
-	if text, err := os.ReadFile(path); err == nil && utf8.Valid(text) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a program of the agent may put a pipe there now
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
+		return
+	}
+	if text, err := io.ReadAll(io.LimitReader(f, maxBefore)); err == nil && utf8.Valid(text) {
 		q.ShowBefore(string(text))
 	}
 }

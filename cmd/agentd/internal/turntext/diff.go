@@ -9,6 +9,9 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 )
 
+// titleRest is what stands beside a path in its title.
+const titleRest = 18
+
 // maxDiff is how many lines of a change are shown where it happens.
 const maxDiff = 40
 
@@ -91,7 +94,7 @@ func (d *diffDrawer) startFile(path string) {
 // endFile writes the title of a file, now that the sums are known.
 func (d *diffDrawer) endFile() {
 	if d.path != "" && d.add+d.del > 0 {
-		title := d.ink.Paint(terminal.Bold, terminal.Clip(terminal.Exact(d.path), max(d.cols-18, 8)))
+		title := d.ink.Paint(terminal.Bold, terminal.Clip(terminal.Exact(d.path), max(d.cols-titleRest, 8)))
 		d.out[d.title] = "  " + title + "  " + d.ink.Paint(terminal.Green, "+"+strconv.Itoa(d.add)) + " " + d.ink.Paint(terminal.Red, "-"+strconv.Itoa(d.del))
 	}
 	d.path, d.add, d.del = "", 0, 0
@@ -159,6 +162,7 @@ func UnifiedDiff(path, before, after string, context int) string {
 	a, b := textLines(before), textLines(after)
 	steps := compareLines(a, b)
 	var out strings.Builder
+	path = oneLine.Replace(terminal.Exact(path)) // a name must not look like lines of a change
 	fmt.Fprintf(&out, "--- a/%s\n+++ b/%s\n", path, path)
 	for from := 0; from < len(steps); {
 		if steps[from].mark == ' ' {
@@ -180,6 +184,9 @@ func UnifiedDiff(path, before, after string, context int) string {
 	}
 	return out.String()
 }
+
+// oneLine shows ends of lines and tabs as symbols.
+var oneLine = strings.NewReplacer("\n", "␊", "\t", "␉")
 
 // lineStep is a line of a comparison, with its places in both texts.
 type lineStep struct {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/event"
@@ -66,6 +68,9 @@ func (q *Question) Panel(k terminal.Ink, cols int) []string {
 	return append(out, q.Reasons(k, cols)...)
 }
 
+// maxPath is how many lines the path of a file takes at most: those of the longest.
+const maxPath = 256
+
 // maxAsked is how many lines of a call are shown before it is allowed.
 const maxAsked = 20
 
@@ -92,10 +97,15 @@ func (q *Question) wanted() []string {
 
 // change is what a call would do to a file, drawn as a diff.
 func (q *Question) change(k terminal.Ink, cols int) []string {
-	if diff := q.Diff(); diff != "" {
-		return DrawDiff(k, diff, cols, maxAsked*2)
+	diff := q.Diff()
+	if diff == "" {
+		return nil
 	}
-	return nil
+	var out []string
+	if path := terminal.Exact(q.Path()); ansi.StringWidth(path) > cols-titleRest { // the title is cut, and its end says where
+		out = quoted(k, path, maxPath, cols)
+	}
+	return append(out, DrawDiff(k, diff, cols, maxAsked*2)...)
 }
 
 // Wanted is what would be done, whole: the command, or the arguments of the call.

@@ -1,6 +1,7 @@
 package turntext
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,22 @@ func TestQuestionsHideNothing(t *testing.T) {
 		if panel := strings.Join(q.Panel(terminal.NoColour, 100), "\n"); !strings.Contains(panel, "<U+202E>") || !strings.Contains(panel, "<U+200B>") {
 			t.Errorf("%s: %q doesn't show it", required.ToolName, panel)
 		}
+	}
+	// A path can't bring lines of a change of its own.
+	path := "x\n+++ b/README.md\n@@ -0,0 +1,40 @@\n+hello/../../Makefile"
+	args, err := json.Marshal(map[string]string{"path": path, "content": "evil:\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &Question{ID: "action_1", Required: &event.ActionRequired{ActionType: "tool_permission", ToolName: "write_file", SafeArgs: args}}
+	if panel := q.Panel(terminal.NoColour, 200); len(panel) != 3 || !strings.Contains(panel[1], "Makefile") || !strings.Contains(panel[2], "+ evil:") {
+		t.Errorf("%q", panel)
+	}
+	// A path that is too long for a title is shown whole: its end says which file it is.
+	long := event.Raw(`{"path":"docs/` + strings.Repeat("a", 900) + `/../../Makefile","content":"evil:\n"}`)
+	q = &Question{ID: "action_1", Required: &event.ActionRequired{ActionType: "tool_permission", ToolName: "write_file", SafeArgs: long}}
+	if panel := strings.Join(q.Panel(terminal.NoColour, 60), "\n"); !strings.Contains(panel, "Makefile") {
+		t.Errorf("%s", panel)
 	}
 	var out strings.Builder
 	v := &View{Ink: terminal.NoColour, Stage: &LineStage{W: &out}}

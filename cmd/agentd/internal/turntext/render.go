@@ -76,7 +76,7 @@ func (r *renderer) blocks(lines []string) []string {
 			r.heading(&out, heading.FindStringSubmatch(line))
 		case ruleLine.MatchString(line):
 			out = append(out, r.ink.Paint(terminal.Dim, "────────"))
-		case quoteLine.MatchString(line):
+		case quoteLine.MatchString(line) && r.depth < maxNesting:
 			n = r.quote(&out, lines[i:])
 		case itemLine.MatchString(line) && r.depth < maxNesting:
 			n = r.list(&out, lines[i:])
@@ -132,9 +132,6 @@ func (r *renderer) quote(out *[]string, lines []string) int {
 		n++
 	}
 	below := renderer{ink: r.ink, width: max(r.width-2, 4), depth: r.depth + 1}
-	if r.depth >= maxNesting {
-		inner = []string{strings.Join(inner, " ")}
-	}
 	for _, line := range below.blocks(inner) {
 		*out = append(*out, endColours(strings.TrimRight(r.ink.Paint(terminal.Dim, "│")+" "+line, " ")))
 	}
@@ -239,8 +236,11 @@ type span struct {
 }
 
 // inline finds emphasis, code and links. What has no end is text.
-func inline(text string) []span {
+func inline(text string) []span { return inlineAt(text, 0) }
+
+func inlineAt(text string, depth int) []span {
 	var out []span
+	endless := map[string]bool{}
 	var plain strings.Builder
 	add := func(s span) {
 		if plain.Len() > 0 {
@@ -258,10 +258,17 @@ func inline(text string) []span {
 			i += 2
 			continue
 		}
-		inner, style, n := inlineMark(text, i)
+		inner, style, n := "", "", 0
+		if depth < maxNesting {
+			inner, style, n = inlineMark(text, i, endless)
+		}
 		if n == 0 {
-			plain.WriteByte(rest[0])
-			i++
+			n = 1
+			if rest[0] == '`' { // the others of its run begin nothing either
+				n = len(rest) - len(strings.TrimLeft(rest, "`"))
+			}
+			plain.WriteString(rest[:n])
+			i += n
 			continue
 		}
 		add(span{})
@@ -271,7 +278,7 @@ func inline(text string) []span {
 		case styleVerbatim:
 			add(span{text: terminal.Plain(inner), style: "4"})
 		default:
-			for _, s := range inline(inner) {
+			for _, s := range inlineAt(inner, depth+1) {
 				if s.style == "" {
 					s.style = style
 				} else if style != "" {
@@ -298,18 +305,23 @@ var (
 )
 
 // inlineMark reads what begins at a place: its content, its style and its length; 0 if
-// nothing does.
-func inlineMark(text string, at int) (inner, style string, n int) {
+// nothing does. Endless are the marks that have no end behind an earlier place, so that
+// none is looked for again: a text of many such marks would be read once for each.
+func inlineMark(text string, at int, endless map[string]bool) (inner, style string, n int) {
 	rest := text[at:]
 	switch rest[0] {
 	case '`':
 		run := len(rest) - len(strings.TrimLeft(rest, "`"))
+		if endless[rest[:run]] {
+			return "", "", 0
+		}
 		if end := strings.Index(rest[run:], rest[:run]); end > 0 {
 			return strings.TrimSpace(rest[run : run+end]), styleCode, end + 2*run
 		}
+		endless[rest[:run]] = true
 		return "", "", 0
 	case '*', '_', '~':
-		return emphasis(text, at)
+		return emphasis(text, at, endless)
 	case '[', '!':
 		m := link.FindStringSubmatch(rest)
 		switch {
@@ -331,18 +343,18 @@ func inlineMark(text string, at int) (inner, style string, n int) {
 
 // emphasis reads **bold**, *italic*, ~~gone~~ and their forms with underscores, which
 // don't count inside of words.
-func emphasis(text string, at int) (inner, style string, n int) {
+func emphasis(text string, at int, endless map[string]bool) (inner, style string, n int) {
 	rest := text[at:]
 	for _, x := range []struct{ mark, style string }{{"**", terminal.Bold}, {"__", terminal.Bold}, {"~~", "9"}, {"*", "3"}, {"_", "3"}} {
 		body, found := strings.CutPrefix(rest, x.mark)
-		if !found {
+		if !found || endless[x.mark] {
 			continue
 		}
 		if len(x.mark) == 1 && at > 0 && isWordByte(text[at-1]) {
 			return "", "", 0
 		}
 		end := closing(body, x.mark)
-		if end <= 0 {
+		if endless[x.mark] = end < 0; end <= 0 {
 			continue
 		}
 		return body[:end], x.style, end + 2*len(x.mark)
@@ -350,7 +362,8 @@ func emphasis(text string, at int) (inner, style string, n int) {
 	return "", "", 0
 }
 
-// closing is where a mark ends that began before a text; 0 if nowhere.
+// closing is where a mark ends that began before a text; 0 if it can't have begun there,
+// -1 if there is no end.
 func closing(body, mark string) int {
 	if body == "" || body[0] == ' ' || body[0] == mark[0] && len(mark) == 1 {
 		return 0
@@ -358,7 +371,7 @@ func closing(body, mark string) int {
 	for from := 1; from < len(body); {
 		i := strings.Index(body[from:], mark)
 		if i < 0 {
-			return 0
+			return -1
 		}
 		at, after := from+i, from+i+len(mark)
 		fits := body[at-1] != ' ' && (mark[0] != '_' || after == len(body) || !isWordByte(body[after]))
@@ -371,7 +384,7 @@ func closing(body, mark string) int {
 		}
 		from = after
 	}
-	return 0
+	return -1
 }
 
 func isWordByte(b byte) bool {

@@ -67,3 +67,19 @@ func TestRenderedMarkdownFits(t *testing.T) {
 		}
 	})
 }
+
+// TestRenderingTakesLinearTime: a long text is drawn at once, whatever is in
+// it. If each mark were looked for to the end of the text, it would take minutes.
+func TestRenderingTakesLinearTime(t *testing.T) {
+	for _, unit := range []string{
+		"*a ", "_a ", "**a ", "__a ", "~~a ", "`", "`a ``b ```c ", "*a **b _c ", "*a*", "[a](", "[a](b(", "![a", "<http:a ", "\\*", "&amp;", "> ", "- ", "> - ", "1. ", "#", "| a ", "*_", "a",
+	} {
+		text := strings.Repeat(unit, 1<<17/len(unit))
+		if lines := renderBlock(terminal.NoColour, text, 80); len(lines) == 0 && strings.Contains(unit, "a") {
+			t.Errorf("nothing is left of %q", unit)
+		}
+		if lines := renderBlock(terminal.NoColour, strings.Repeat(unit+"\n", 1<<16/len(unit)), 80); len(lines) == 0 && strings.Contains(unit, "a") {
+			t.Errorf("nothing is left of lines of %q", unit)
+		}
+	}
+}
