@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -123,6 +125,27 @@ func (p *person) startedIn(sessionID string) string {
 		}
 	}
 	return ""
+}
+
+// What a checkout brings in the place of a data directory isn't read, let alone shown.
+func TestFolderOfACheckoutIsNotRead(t *testing.T) {
+	p := newPerson(t)
+	folder := filepath.Join(p.project, folderData)
+	for _, place := range []func() error{
+		func() error { return os.Symlink("/dev/zero", filepath.Join(folder, databaseFile)) },
+		func() error {
+			return os.WriteFile(filepath.Join(folder, databaseFile), []byte("x\x1b]0;title\a, run: sudo x"), 0o600)
+		},
+		func() error { return os.WriteFile(filepath.Join(folder, noteFile), []byte("{"), 0o600) },
+	} {
+		if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), place()); err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.command("sessions").CombinedOutput()
+		if err != nil || strings.Contains(string(out), "of a server over") || strings.Contains(string(out), "\x1b") {
+			t.Errorf("%v: %q", err, out)
+		}
+	}
 }
 
 // An editor can allow something in the project, for good.

@@ -199,14 +199,15 @@ func moveSession(ctx context.Context, from, to mover, sessionID string) (got *tr
 // sayOldData tells of a data directory in the folder that the user's own server doesn't
 // use.
 func (a *app) sayOldData() {
-	if a.json || a.jsonErrors {
+	// What isn't the user's own may have come with a checkout, and is not even read.
+	if a.json || a.jsonErrors || a.keeper().Check(folderData) != nil {
 		return
 	}
 	if text, err := os.ReadFile(filepath.Join(folderData, databaseFile)); err == nil {
 		a.sayf("agentd: ./%s is of a server over %s, and this command uses your own server; name that one with --data or --server", folderData, string(text))
 		return
 	}
-	if !hasStore(folderData) || exists(filepath.Join(folderData, importedFile)) || a.keeper().Check(folderData) != nil {
+	if !hasStore(folderData) || exists(filepath.Join(folderData, importedFile)) {
 		return
 	}
 	a.sayf("agentd: ./%s has sessions from before your own server; \"agentd import\" copies them there, \"agentd import --dismiss\" leaves them", folderData)

@@ -85,6 +85,9 @@ func (k *Keeper) Check(dir string) error {
 
 // check also reports whether there is nothing in the directory.
 func (k *Keeper) check(dir string) (empty bool, err error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() { // to open a pipe would wait for ever
+		return false, fmt.Errorf("data directory: %s is not a folder", dir)
+	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil

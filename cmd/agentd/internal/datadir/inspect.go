@@ -52,6 +52,8 @@ func unsafeReason(info fs.FileInfo, path string) string {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return "is a symbolic link, which agentd never creates there; remove it"
+	case !info.Mode().IsRegular() && !info.IsDir(): // a pipe, to read which would wait for ever
+		return "is neither a file nor a folder, and agentd never creates such things there; remove it"
 	case !Mine(info):
 		return fmt.Sprintf("belongs to another user; use a directory of your own with --data, or make it yours: chown %d %s", os.Geteuid(), path)
 	case othersWrite(info):
