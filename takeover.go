@@ -16,7 +16,7 @@ import (
 const (
 	// takeUps is how many sessions are taken up side by side: their facts share the
 	// journal's commits.
-	takeUps = 16
+	takeUps = 64
 	// adopted is how many sessions a node takes at once. The next ones are taken when these
 	// go on, so that several nodes share what one left by how fast they are.
 	adopted = 64
