@@ -54,6 +54,19 @@ export default {
     await box.getByText("It may have been deleted, or it belongs to another account.").waitFor();
     const id = await box.getByText(/^Request /).locator("code").innerText();
     assert.ok(s.log.includes(id), "the server's log has the request");
+    // What was tried and refused has them, too.
+    await go(page, "/evidence");
+    await page.getByLabel("Session", { exact: true }).fill("sess_nowhere");
+    await page.getByRole("button", { name: "Export", exact: true }).click();
+    const notice = page.locator(".notice.bad");
+    await notice.getByText("not_found", { exact: true }).waitFor();
+    await notice.getByText("It may have been deleted, or it belongs to another account.").waitFor();
+    await notice.getByText(/req_/).waitFor();
+    // And an id in the address that nothing has is said to be that.
+    for (const [path, says] of [["/inbox?id=action_nowhere", "There is no question action_nowhere"], ["/evidence?id=evidence_nowhere", "There is no export evidence_nowhere"], ["/tasks?id=task_nowhere", "there is no task task_nowhere"], ["/jobs?id=job_nowhere", "there is no job job_nowhere"]]) {
+      await go(page, path);
+      await page.getByText(says).first().waitFor();
+    }
   },
   "offline, data stays in grey with its age": async (t) => {
     const s = await ownServer(t);

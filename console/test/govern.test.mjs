@@ -156,6 +156,9 @@ export default {
     await s.done(await s.turn("count me", { sessionId: "counted" }));
     const page = await visit(t, s, "/usage");
     await page.getByRole("table", { name: "Usage by model" }).getByText("demo").first().waitFor();
+    // Over time each model has a colour of its own.
+    await page.getByRole("heading", { name: "Cost by day and model" }).waitFor();
+    await page.getByRole("list", { name: "Colours" }).getByText("demo/demo").waitFor();
     await page.getByRole("button", { name: "By session" }).click();
     await page.getByRole("link", { name: "counted" }).waitFor();
     await screen(page, "usage");

@@ -45,6 +45,17 @@ export default {
     await panel.getByText("no such thing").first().waitFor();
     await screen(page, "jobs");
   },
+  "all items of a job are shown, however many": async (t) => {
+    const s = await server();
+    const { jobId } = await s.call("create_job", { jobId: "job_long", instruction: "look at it", start: false, items: Array.from({ length: 1200 }, (_, i) => ({ itemId: `item-${i}`, input: "x" })) });
+    const page = await visit(t, s, `/jobs?id=${jobId}`);
+    const items = page.getByRole("table", { name: "Items" });
+    await items.waitFor();
+    assert.equal(await items.getAttribute("aria-rowcount"), "1201");
+    await items.focus();
+    await page.keyboard.press("End");
+    await items.getByText("item-1199").waitFor();
+  },
   "a schedule runs now and is paused": async (t) => {
     const s = await server();
     const { scheduleId } = await s.call("create_schedule", { title: "every hour", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });

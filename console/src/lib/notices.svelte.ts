@@ -5,6 +5,8 @@ export interface Notice {
   id: number;
   text: string;
   bad: boolean;
+  /** The error's code. */
+  code?: string;
   requestId?: string;
 }
 
@@ -12,9 +14,9 @@ class Notices {
   list = $state.raw<Notice[]>([]);
   #next = 1;
 
-  add(text: string, bad = false, requestId?: string): void {
+  add(text: string, bad = false, code?: string, requestId?: string): void {
     const id = this.#next++;
-    this.list = [...this.list.slice(-3), { id, text, bad, requestId }];
+    this.list = [...this.list.slice(-3), { id, text, bad, code, requestId }];
     setTimeout(() => this.remove(id), bad ? 12_000 : 4000);
   }
 
@@ -34,5 +36,5 @@ export function notify(text: string): void {
 export function complain(err: unknown): void {
   const p = err as Problem;
   if (p.code === "aborted") return;
-  notices.add(p.advice ? `${p.detail} ${p.advice}` : String(p.message ?? err), true, p.requestId);
+  notices.add(p.advice ? `${p.detail} ${p.advice}` : String(p.message ?? err), true, p.code, p.requestId);
 }
