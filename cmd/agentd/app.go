@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
-	"agentd/cmd/agentd/internal/terminal"
 	"agentd/cmd/agentd/internal/rundir"
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 // Exit codes, as documented in every command's help.

@@ -50,7 +50,7 @@ func (a *app) printer() *printer {
 }
 
 func (p *printer) linef(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.w, format+"\n", args...); err != nil && p.err == nil {
+	if _, err := fmt.Fprintln(p.w, terminal.Coloured(fmt.Sprintf(format, args...))); err != nil && p.err == nil {
 		p.err = err
 	}
 }

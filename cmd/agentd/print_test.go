@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +60,18 @@ func TestWanted(t *testing.T) {
 		if got := wanted(tt.typ, patterns); got != tt.want {
 			t.Errorf("wanted(%s, %s) = %v", tt.typ, tt.patterns, got)
 		}
+	}
+}
+
+// TestLinesActOnNoTerminal: whatever a line quotes, it keeps our colours and nothing else.
+func TestLinesActOnNoTerminal(t *testing.T) {
+	var out strings.Builder
+	p := &printer{Ink: terminal.Dark, w: bufio.NewWriter(&out)}
+	p.linef("%s in %s", p.Paint(terminal.Red, "none"), "a\x1b]0;title\a\x1b[2J\u202eb")
+	if err := p.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b[31mnone\x1b[0m in a]0;title[2Jb\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

@@ -10,6 +10,7 @@ package terminal
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,25 @@ func Plain(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// colour is what an [Ink] paints with.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// Coloured is PlainBlock that keeps colours. It is for lines that were put together from
+// our own text and that of others: the last place where what was forgotten is caught.
+func Coloured(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && r != ' ' && !unicode.IsPrint(r) }) {
+		return s
+	}
+	var b strings.Builder
+	at := 0
+	for _, c := range colour.FindAllStringIndex(s, -1) {
+		b.WriteString(PlainBlock(s[at:c[0]]))
+		b.WriteString(s[c[0]:c[1]])
+		at = c[1]
+	}
+	return b.String() + PlainBlock(s[at:])
 }
 
 // Exact makes what others wrote safe to show and leaves nothing out: a character that

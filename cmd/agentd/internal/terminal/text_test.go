@@ -29,6 +29,16 @@ func TestPlainText(t *testing.T) {
 			t.Errorf("Exact(%q) = %q, want %q", in, got, want)
 		}
 	}
+	for in, want := range map[string]string{
+		"\x1b[1mbold\x1b[0m\tx\ny":                "\x1b[1mbold\x1b[0m\tx\ny",
+		"a\x1b]0;t\x07b\x1b[2Jc\r\x1b[31md\u202e": "a]0;tb[2Jc \x1b[31md",
+		"\x1b[38;5;1mz\x1b[?25l":                  "\x1b[38;5;1mz[?25l",
+		"grüße 你好":                                "grüße 你好",
+	} {
+		if got := Coloured(in); got != want {
+			t.Errorf("Coloured(%q) = %q, want %q", in, got, want)
+		}
+	}
 	if got, want := PlainBlock("a\tb\x1b[2J\n\nc"), "a\tb[2J\n\nc"; got != want {
 		t.Errorf("PlainBlock = %q, want %q", got, want)
 	}
