@@ -62,7 +62,7 @@ func SecretPaths() []string {
 // runtimeDirs are the folders of what runs for the user: the one of the environment, and
 // the one that a system with sessions makes.
 func runtimeDirs() []string {
-	usual := filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
+	usual := "/run/user/" + strconv.Itoa(os.Getuid())
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && filepath.Clean(dir) != usual {
 		return []string{filepath.Clean(dir), usual}
 	}

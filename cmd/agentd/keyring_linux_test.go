@@ -63,7 +63,7 @@ func (r *ringed) keyFiles() []string {
 	var found []string
 	err := filepath.WalkDir(r.home, func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // files of a running server come and go
+			return nil //nolint:nilerr // files of a running server come and go
 		}
 		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), goodKey) {
 			found = append(found, strings.TrimPrefix(path, r.home))

@@ -79,7 +79,7 @@ func (c *Config) checkVariables(add reporter) {
 }
 
 // checkKey reports what can't be said about where a key is.
-func (p *Provider) checkKey(at string, add reporter) {
+func (p Provider) checkKey(at string, add reporter) {
 	var named []string
 	for _, s := range []struct{ name, value string }{{"apiKeyEnv", p.APIKeyEnv}, {"apiKeyFile", p.APIKeyFile}, {"apiKeyKeyring", p.APIKeyKeyring}} {
 		if s.value != "" {

@@ -42,7 +42,7 @@ func runtimeFiles(getenv func(string) string, name string) []string {
 	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		out = append(out, filepath.Join(dir, name))
 	}
-	usual := filepath.Join("/run/user", strconv.Itoa(os.Geteuid()), name)
+	usual := filepath.Join("/run/user/"+strconv.Itoa(os.Geteuid()), name)
 	if len(out) == 0 || out[0] != usual {
 		out = append(out, usual)
 	}

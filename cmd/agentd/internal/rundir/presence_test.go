@@ -12,15 +12,17 @@ import (
 	"testing"
 )
 
-// presenceVariable has the test program attend in the folder that it names.
-const presenceVariable = "AGENTD_TEST_ATTEND"
+const (
+	// presenceVariable has the test program attend in the folder clients.
+	presenceVariable = "AGENTD_TEST_ATTEND"
+	clients          = "clients"
+)
 
 func TestMain(m *testing.M) {
-	dir := os.Getenv(presenceVariable)
-	if dir == "" {
+	if os.Getenv(presenceVariable) == "" {
 		os.Exit(m.Run())
 	}
-	if _, err := Attend(dir); err != nil {
+	if _, err := Attend(clients); err != nil {
 		panic(err)
 	}
 	_, _ = os.Stdout.WriteString("here\n")
@@ -31,8 +33,13 @@ func TestMain(m *testing.M) {
 // attending is another process that is present in dir.
 func attending(t *testing.T, dir string) (cmd *exec.Cmd, end func()) {
 	t.Helper()
-	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), presenceVariable+"="+dir)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.CommandContext(t.Context(), self)
+	cmd.Dir = filepath.Dir(dir)
+	cmd.Env = append(os.Environ(), presenceVariable+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +68,7 @@ func count(t *testing.T, p *Presence, dir string, want int) {
 }
 
 func TestPresence(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "clients")
+	dir := filepath.Join(t.TempDir(), clients)
 	count(t, nil, dir, 0) // no folder is no one
 	me, err := Attend(dir)
 	if err != nil {
@@ -97,7 +104,7 @@ func TestPresence(t *testing.T) {
 // What is no file of a client doesn't count, and nothing outside is touched.
 func TestPresenceAmongRuins(t *testing.T) {
 	root := t.TempDir()
-	dir, outside := filepath.Join(root, "clients"), filepath.Join(root, "outside")
+	dir, outside := filepath.Join(root, clients), filepath.Join(root, "outside")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +131,7 @@ func TestPresenceAmongRuins(t *testing.T) {
 // Many come, are counted and go at the same time; whoever has come is never taken for
 // what was left behind.
 func TestPresenceOfMany(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "clients")
+	dir := filepath.Join(t.TempDir(), clients)
 	lock := filepath.Join(t.TempDir(), "lock")
 	var all sync.WaitGroup
 	for range 8 {

@@ -2,6 +2,7 @@ package keyringtest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,7 +60,7 @@ func StartBus(tb testing.TB) *Bus {
 	if err := os.WriteFile(config, fmt.Appendf(nil, busConfig, b.Socket), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(program, "--config-file="+config, "--nofork", "--nopidfile", "--print-address=1")
+	cmd := exec.CommandContext(context.Background(), program, "--config-file="+config, "--nofork", "--nopidfile", "--print-address=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		tb.Fatal(err)
