@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -100,12 +101,27 @@ func (l *Loop) configurationRef(tx *session.Tx) string {
 
 // confinementRef does for what confines commands what configurationRef does for the
 // configuration.
-func confinementRef(tx *session.Tx, c *Confinement) string {
-	content, err := json.Marshal(c) //nolint:musttag // as above
-	if err != nil || tx.State.ConfinementRef == store.RefOf(sum(content)) {
+func (l *Loop) confinementRef(tx *session.Tx, c *Confinement) string {
+	last := l.confined.Load()
+	if last == nil || !reflect.DeepEqual(&last.Confinement, c) { // mostly it is what it was
+		content, err := json.Marshal(c) //nolint:musttag // as above
+		if err != nil {
+			return ""
+		}
+		last = &storedConfinement{Confinement: *c, content: content, ref: store.RefOf(sum(content))}
+		l.confined.Store(last)
+	}
+	if tx.State.ConfinementRef == last.ref {
 		return ""
 	}
-	return tx.Blob(content, "application/json")
+	return tx.Blob(last.content, "application/json")
+}
+
+// storedConfinement is what confines commands, as it is stored.
+type storedConfinement struct {
+	Confinement
+	content []byte
+	ref     string
 }
 
 // ModeOf is the permission mode that holds for a turn. That of a child is never

@@ -122,6 +122,7 @@ type Loop struct {
 	hostMu      sync.Mutex // held while host is replaced
 	offer       atomic.Pointer[Offer]
 	config      atomic.Pointer[configured] // made of host and offer
+	confined    atomic.Pointer[storedConfinement]
 	plans       plans
 	pins        pins
 	homes       homes

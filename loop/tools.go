@@ -305,7 +305,7 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 
 // emitEvaluated records a decision with what it depends on beside the facts.
 func (r *toolRun) emitEvaluated(tx *session.Tx, p *event.PermissionEvaluated) {
-	p.ConfigurationRef, p.ConfinementRef, p.Lookups = r.l.configurationRef(tx), confinementRef(tx, &r.confined), r.disk.facts(r.l.redactText)
+	p.ConfigurationRef, p.ConfinementRef, p.Lookups = r.l.configurationRef(tx), r.l.confinementRef(tx, &r.confined), r.disk.facts(r.l.redactText)
 	r.links.PermissionEventID = tx.EmitNamed(event.Event{Type: event.TypePermissionEvaluated, Scope: r.scope, Payload: p})
 	if p.ApprovalActionID != "" {
 		r.links.ApprovalActionID = p.ApprovalActionID
