@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,9 +34,11 @@ type topics struct {
 	mu   sync.Mutex
 	byID map[string]*topic
 	// feeds follow all sessions; behind says that there are changes for them.
-	feeds  map[*Feed]struct{}
-	behind bool
-	window feedWindow
+	// feedList has the same feeds; it is replaced, never changed.
+	feeds    map[*Feed]struct{}
+	feedList []*Feed
+	behind   bool
+	window   feedWindow
 	// line has the topics whose subscribers are to be woken, each once.
 	line []*topic
 	// hinted is what other nodes appended and is to be read.
@@ -154,15 +158,16 @@ func (ts *topics) noteChange() {
 	}
 }
 
-// wakeFeeds signals all feeds if there are changes for them.
+// wakeFeeds signals all feeds if there are changes for them. Those who publish don't wait
+// for it.
 func (ts *topics) wakeFeeds() {
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if !ts.behind {
-		return
+	var feeds []*Feed
+	if ts.behind {
+		ts.behind, feeds = false, ts.feedList
 	}
-	ts.behind = false
-	for f := range ts.feeds {
+	ts.mu.Unlock()
+	for _, f := range feeds {
 		f.signal()
 	}
 }
@@ -171,6 +176,7 @@ func (ts *topics) addFeed(f *Feed) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.feeds[f] = struct{}{}
+	ts.feedList = slices.Collect(maps.Keys(ts.feeds))
 	ts.followed.Add(1)
 	ts.begins()
 }
@@ -181,6 +187,7 @@ func (ts *topics) removeFeed(f *Feed) bool {
 	_, ok := ts.feeds[f]
 	if ok {
 		delete(ts.feeds, f)
+		ts.feedList = slices.Collect(maps.Keys(ts.feeds))
 		ts.followed.Add(-1)
 	}
 	last := ok && len(ts.feeds) == 0
