@@ -4,6 +4,7 @@ package agentd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 	"agentd/internal/pgtest"
 	"agentd/model/provider/script"
 	"agentd/session"
@@ -59,7 +61,12 @@ func (c *crowd) run(ctx context.Context, account string, sessions int, done *ato
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				p := &command.SubmitTurn{SessionID: id, Create: true, Input: event.Raw(`"go on"`)}
-				if _, err := c.rt.Port().Do(context.WithoutCancel(ctx), caller, p); err != nil {
+				_, err := c.rt.Port().Do(context.WithoutCancel(ctx), caller, p)
+				if f, ok := errors.AsType[*fault.Error](err); ok && f.RetryAfter > 0 {
+					time.Sleep(f.RetryAfter) // as a client would
+					continue
+				}
+				if err != nil {
 					panic(fmt.Sprintf("account %s: %v", account, err)) // nobody would end the test
 				}
 				<-ended

@@ -19,10 +19,10 @@ import (
 // Options configure a [Gate]. The zero value is valid.
 type Options struct {
 	// Busy is how long the writes of an account may take before more of its work is
-	// refused. If zero, it defaults to 2 s.
+	// refused. If zero, it defaults to 10 s.
 	Busy time.Duration
 	// Stalled is how long one write to the store may be under way before the work of
-	// all accounts is refused. If zero, it defaults to 2 s.
+	// all accounts is refused. If zero, it defaults to 5 s.
 	Stalled time.Duration
 	// Window is the time in which the quickest write counts. If zero, it defaults to 1 s.
 	Window time.Duration
@@ -95,7 +95,7 @@ func New(opt Options) *Gate {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&opt.Busy, 2 * time.Second}, {&opt.Stalled, 2 * time.Second}, {&opt.Window, time.Second}} {
+	}{{&opt.Busy, 10 * time.Second}, {&opt.Stalled, 5 * time.Second}, {&opt.Window, time.Second}} {
 		if *d.field <= 0 {
 			*d.field = d.value
 		}

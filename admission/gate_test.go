@@ -14,7 +14,7 @@ func (c *clock) pass(d time.Duration) { c.now = c.now.Add(d) }
 
 func newGate() (*admission.Gate, *clock) {
 	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return admission.New(admission.Options{Clock: func() time.Time { return c.now }, Waiting: 10}), c
+	return admission.New(admission.Options{Busy: 2 * time.Second, Stalled: 2 * time.Second, Clock: func() time.Time { return c.now }, Waiting: 10}), c
 }
 
 // reasonOf is why an account is refused, or nothing.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"agentd/client"
-	"agentd/command"
 	"agentd/event"
 )
 
@@ -88,23 +85,4 @@ func memoryOfTurns(t *testing.T, sessions, turns int) {
 		t.Errorf("the server had %.0f MiB, want at most 400", peak)
 	}
 	p.stop(syscall.SIGTERM)
-}
-
-// submitAndFollow gives a session a turn and follows it to its end.
-func submitAndFollow(ctx context.Context, c *client.Client, params *command.SubmitTurn) error {
-	r, err := patient[command.SubmitTurnResult](ctx, c, params)
-	if err != nil {
-		return err
-	}
-	for e, err := range c.Follow(ctx, r.SessionID, r.Sequence, nil) {
-		switch {
-		case err != nil:
-			return err
-		case e.Type == "turn.failed":
-			return fmt.Errorf("a turn failed: %s", e.Data)
-		case e.Type == "turn.completed":
-			return nil
-		}
-	}
-	return ctx.Err()
 }
