@@ -223,7 +223,6 @@ export default {
       const story = document.querySelector(".story[role=log]");
       return story.scrollHeight - story.scrollTop - story.clientHeight < 60;
     });
-    long.none(t);
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).waitFor();
   },
