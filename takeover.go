@@ -25,8 +25,8 @@ const (
 )
 
 // takeOver goes on, until ctx ends, with what no node does: sessions whose node died or
-// gave them up, and those of this node whose facts could not be written. Nobody has to ask
-// for it.
+// gave them up, those of this node whose facts could not be written, and those that a
+// command brought here. Nobody has to ask for it.
 func (r *Runtime) takeOver(ctx context.Context) {
 	if !r.manager.IsShared() {
 		return
@@ -74,6 +74,7 @@ func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 // takeUpAll takes up sessions side by side. One that can't be is reported and doesn't hold
 // up the others; one that another node has is that node's.
 func (r *Runtime) takeUpAll(ctx context.Context, ids []string) {
+	ctx = session.TakingUp(ctx)
 	var wg sync.WaitGroup
 	room := make(chan struct{}, takeUps)
 	for _, id := range ids {

@@ -249,8 +249,21 @@ func (m *Manager) Alone(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// noteStray remembers a session whose facts couldn't be written: what was to follow from
-// them is begun anew.
+type takingUp struct{}
+
+// TakingUp returns a context under which sessions are loaded to go on with their work, so
+// that nothing else has to see to it.
+func TakingUp(ctx context.Context) context.Context {
+	return context.WithValue(ctx, takingUp{}, true)
+}
+
+func isTakingUp(ctx context.Context) bool {
+	on, _ := ctx.Value(takingUp{}).(bool)
+	return on
+}
+
+// noteStray remembers a session that has to be taken up: its facts couldn't be written, so
+// what was to follow from them is begun anew, or it came to this node with unfinished work.
 func (m *Manager) noteStray(sessionID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -262,8 +275,9 @@ func (m *Manager) noteStray(sessionID string) {
 // Stray has a session taken up again, see [Manager.Strays].
 func (m *Manager) Stray(sessionID string) { m.noteStray(sessionID) }
 
-// Strays returns the sessions of this node whose facts couldn't be written since the last
-// call.
+// Strays returns the sessions of this node that have to be taken up since the last call:
+// those whose facts couldn't be written, and those that a command brought here with
+// unfinished work.
 func (m *Manager) Strays() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -532,6 +532,11 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 	}
 	w.away.Store(w.m.IsAway(st))
 	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
+	if w.open && !w.away.Load() && !isTakingUp(ctx) {
+		// Whoever needed the session may have been quicker than the takeover of what its
+		// node was doing, which now finds a live owner: it is this node's to do.
+		w.m.noteStray(w.id)
+	}
 	return nil
 }
 

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"io"
+	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,9 +20,10 @@ import (
 	"agentd/internal/pgtest"
 )
 
-// TestFaults lets two nodes of one database run turns with a tool that leaves a mark, and
-// hits one of them, or the database, in the middle. Every turn ends by itself; nothing is
-// lost and nothing happens twice.
+// TestFaults lets two nodes of one database run turns with a tool that leaves a mark, while
+// clients write and read through both, and hits one of them, or the database, in the middle.
+// Every turn ends by itself; nothing is lost, nothing happens twice, no answer contradicts
+// another one, and no person is asked about what a process knew.
 func TestFaults(t *testing.T) { faultRounds(t, 20) }
 
 func TestLongFaults(t *testing.T) {
@@ -35,66 +36,128 @@ func TestLongFaults(t *testing.T) {
 // faultLease is short, so that a round is.
 const faultLease = time.Second
 
-// faultTurns is how many turns are under way when a fault comes.
-const faultTurns = 4
+// faultSessions is how many sessions are in use when a fault comes.
+const faultSessions = 4
 
 // A turn asks for a command, which takes a moment, and then says so.
-const faultScript = `answers:
+const faultScript = `repeat: true
+answers:
   - {text: I will., stall: 30ms, tools: [{name: shell, arguments: {command: "echo mark >> witness; sleep 0.05"}}]}
   - {text: It is done., delay: 10ms}
 `
 
-func faultRounds(t *testing.T, rounds int) {
-	w := newFaultWorld(t)
-	kinds := []struct {
-		name string
-		hit  func(*faultNode)
-	}{
-		{"kill -9, restart at once", func(n *faultNode) { n.kill(); n.begin() }},
-		{"kill -9, restart after the lease", func(n *faultNode) { n.kill(); time.Sleep(faultLease * 3 / 2); n.begin() }},
-		{"SIGTERM, restart", func(n *faultNode) { n.p.stop(syscall.SIGTERM); n.begin() }},
-		{"SIGSTOP past the lease", func(n *faultNode) { n.freeze(faultLease * 2) }},
-		{"cut connections", func(n *faultNode) { n.wire.set(wireCut); time.Sleep(faultLease / 2); n.wire.set(wireWhole) }},
-		{"cut past the lease", func(n *faultNode) { n.wire.set(wireCut); time.Sleep(faultLease * 2); n.wire.set(wireWhole) }},
-		{"black hole", func(n *faultNode) {
-			n.wire.set(wireMute)
-			time.Sleep(faultLease * 3 / 2)
-			n.wire.set(wireCut)
-			n.wire.set(wireWhole)
-		}},
-		{"database restart", func(*faultNode) { w.cluster.Restart(t) }},
-		{"database crash", func(*faultNode) { w.cluster.Kill(t); w.cluster.Run(t) }},
+// faultKind is something that happens to a node, or to the database.
+type faultKind struct {
+	name string
+	// prepare makes ready what hit needs, before the clients begin.
+	prepare func()
+	hit     func(*faultNode)
+	// mend ends what hit left, when the turns have ended.
+	mend func(*faultNode)
+	// known says that the processes and their leases outlive the fault: they know how every
+	// command ended, and no person needs to be asked.
+	known bool
+}
+
+func (w *faultWorld) kinds() []faultKind {
+	faulty := func(fault wireFault, d time.Duration) func(*faultNode) {
+		return func(n *faultNode) {
+			n.wire.set(fault)
+			time.Sleep(d)
+			n.wire.mend()
+		}
 	}
+	return []faultKind{
+		{name: "kill -9, restart at once", hit: func(n *faultNode) { n.kill(); n.begin() }},
+		{name: "kill -9, restart within the lease", hit: func(n *faultNode) { n.kill(); time.Sleep(faultLease / 2); n.begin() }},
+		{name: "kill -9, restart after the lease", hit: func(n *faultNode) { n.kill(); time.Sleep(faultLease * 3 / 2); n.begin() }},
+		{name: "kill -9 for good", hit: (*faultNode).kill, mend: (*faultNode).begin},
+		{name: "SIGTERM, restart", known: true, hit: func(n *faultNode) { n.stop(syscall.SIGTERM); n.begin() }},
+		{name: "SIGSTOP within the lease", known: true, hit: func(n *faultNode) { n.freeze(faultLease / 3) }},
+		{name: "SIGSTOP past the lease", hit: func(n *faultNode) { n.freeze(faultLease * 2) }},
+		{name: "a node that stutters", hit: func(n *faultNode) {
+			for range 15 {
+				n.freeze(60 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
+			}
+		}},
+		{name: "a node that stays slow", known: true, hit: func(n *faultNode) { n.wire.set(wireSlow) }, mend: func(n *faultNode) { n.wire.set(wireWhole) }},
+		{name: "cut connections", known: true, hit: faulty(wireCut, faultLease/3)},
+		{name: "cut past the lease", hit: faulty(wireCut, faultLease*2)},
+		{name: "black hole", hit: faulty(wireMute, faultLease*3/2)},
+		{name: "black hole towards the database", hit: faulty(wireMuteToDatabase, faultLease*3/2)},
+		{name: "black hole towards the node", hit: faulty(wireMuteToNode, faultLease*3/2)},
+		{name: "database restart", hit: func(*faultNode) { w.cluster.Restart(w.t) }},
+		{name: "database immediate stop", hit: func(*faultNode) { w.cluster.Kill(w.t); w.cluster.Run(w.t) }},
+		{name: "promotion of a standby", prepare: w.prepareStandby, hit: func(*faultNode) { w.promote() }},
+		{name: "the database's clock jumps ahead", hit: func(*faultNode) { w.jump(time.Hour) }},
+		{name: "the database's clock jumps back", known: true, hit: func(*faultNode) { w.jump(-time.Hour) }},
+		{name: "the database's clock jumps ahead within the lease", known: true, hit: func(*faultNode) { w.jump(faultLease / 3) }},
+	}
+}
+
+// faultSeed is printed, and repeats the choices of a run when it is given.
+func faultSeed(t *testing.T) uint64 {
+	t.Helper()
+	if given := os.Getenv("AGENTD_TEST_SEED"); given != "" {
+		seed, err := strconv.ParseUint(given, 10, 64)
+		if err != nil {
+			t.Fatalf("AGENTD_TEST_SEED: %v", err)
+		}
+		return seed
+	}
+	return rand.Uint64()
+}
+
+func faultRounds(t *testing.T, rounds int) {
+	seed := faultSeed(t)
+	t.Logf("AGENTD_TEST_SEED=%d repeats the choices of this run", seed)
+	w := newFaultWorld(t)
+	kinds := w.kinds()
 	for round := range rounds {
-		kind, victim := kinds[round%len(kinds)], w.nodes[round%2]
+		kind, victim := &kinds[round%len(kinds)], round/len(kinds)%2
 		began := time.Now()
-		w.round(kind.name, victim, w.nodes[1-round%2], kind.hit)
-		t.Logf("round %d: %s: %v", round, kind.name, time.Since(began).Round(time.Millisecond))
+		blocked := w.blocked
+		w.round(kind, w.nodes[victim], w.nodes[1-victim], rand.New(rand.NewPCG(seed, uint64(round)))) //nolint:gosec // a test's choices
+		t.Logf("round %d: %s: %v, %d asked", round, kind.name, time.Since(began).Round(time.Millisecond), w.blocked-blocked)
+		if kind.known && w.blocked > blocked {
+			t.Errorf("round %d: %s: a person was asked about a command whose end was known", round, kind.name)
+		}
 		if t.Failed() {
 			return
 		}
 	}
 	t.Logf("%d turns ended, %d of them asked a person about a command that was cut off", w.ended, w.blocked)
+	for _, n := range w.nodes {
+		n.stop(syscall.SIGTERM)
+	}
 	if out, errs, code := program(t, "verify", "--data", w.cluster.URL(w.database)); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
 	}
+	recorded(t).replay(t) // the database goes before the rest does
 }
 
 // faultWorld is a database and two nodes, each with a wire of its own to it.
 type faultWorld struct {
 	t        *testing.T
 	cluster  *pgtest.Cluster
+	standby  *pgtest.Cluster // nil until it is needed
 	database string
 	nodes    [2]*faultNode
+	began    time.Time
+	made     int
 	// blocked counts turns that had to ask a person, ended all of them.
 	blocked, ended int
 }
 
 type faultNode struct {
-	f    *fleet
-	dir  string
-	wire *databaseWire
-	p    *process
+	f     *fleet
+	dir   string
+	token string
+	wire  *databaseWire
+
+	mu sync.Mutex
+	p  *process
 }
 
 func newFaultWorld(t *testing.T) *faultWorld {
@@ -105,10 +168,11 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &faultWorld{t: t, cluster: c, database: strings.TrimPrefix(u.Path, "/")}
+	w := &faultWorld{t: t, cluster: c, database: strings.TrimPrefix(u.Path, "/"), began: time.Now()}
+	w.fakeClock(direct)
 	f := newFleet(t, faultLease.String(), faultScript, "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
 	for i := range w.nodes {
-		n := &faultNode{dir: f.dir()}
+		n := &faultNode{dir: f.dir(), token: strings.TrimSpace(string(f.token))}
 		own := *f
 		n.wire, own.url = newWire(t, direct)
 		n.f = &own
@@ -120,219 +184,143 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	return w
 }
 
-func (n *faultNode) begin() { n.p = n.f.node(n.dir) }
+func (n *faultNode) begin() {
+	p := n.f.node(n.dir)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.p = p
+}
 
-func (n *faultNode) kill() { n.p.stop(syscall.SIGKILL) }
+func (n *faultNode) process() *process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.p
+}
+
+// client returns a client of the node as it is now.
+func (n *faultNode) client() (*client.Client, error) {
+	return client.New(n.process().url, &client.Options{Token: n.token})
+}
+
+func (n *faultNode) stop(sig syscall.Signal) { n.process().stop(sig) }
+
+func (n *faultNode) kill() { n.stop(syscall.SIGKILL) }
 
 func (n *faultNode) freeze(d time.Duration) {
-	n.p.signal(syscall.SIGSTOP)
+	n.process().signal(syscall.SIGSTOP)
 	time.Sleep(d)
-	n.p.signal(syscall.SIGCONT)
+	n.process().signal(syscall.SIGCONT)
 }
 
-// faultTurn is a turn with the folder in which its tool leaves a mark.
-type faultTurn struct {
-	sessionID, turnID, folder string
-}
-
-func (w *faultWorld) round(name string, victim, other *faultNode, hit func(*faultNode)) {
+func (w *faultWorld) round(kind *faultKind, victim, other *faultNode, r *rand.Rand) {
 	w.t.Helper()
-	var turns []faultTurn
-	for i := range faultTurns {
+	if kind.prepare != nil {
+		kind.prepare()
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute) // so that a broken test says what it waits for
+	defer cancel()
+	var sessions []*faultSession
+	for i := range faultSessions {
 		n := victim
 		if i == 0 {
 			n = other
 		}
-		turns = append(turns, w.submit(n.p))
+		sessions = append(sessions, w.begin(ctx, n))
 	}
-	time.Sleep(rand.N(250 * time.Millisecond))
-	hit(victim)
-	for _, turn := range turns {
-		w.ends(name, other.p, turn)
-	}
-}
-
-func (w *faultWorld) submit(p *process) faultTurn {
-	w.t.Helper()
-	folder := w.t.TempDir()
-	c := p.client()
-	made, err := client.Call[command.CreateSessionResult](w.t.Context(), c, &command.CreateSession{Workspace: &event.Workspace{Root: folder}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	r, err := client.Call[command.SubmitTurnResult](w.t.Context(), c, &command.SubmitTurn{SessionID: made.SessionID, Input: event.Raw(`"do it"`)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return faultTurn{made.SessionID, r.TurnID, folder}
-}
-
-// ends follows a turn, through a node that wasn't hit, to its end. A command that was cut
-// off may or may not have happened: then, and only then, a person is asked.
-func (w *faultWorld) ends(name string, p *process, turn faultTurn) {
-	t := w.t
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that a broken test says what it waits for
-	defer cancel()
-	lost, results, ended, told := 0, 0, 0, ""
-	last := event.Type("")
-	for e, err := range p.client().Follow(ctx, turn.sessionID, 0, nil) {
-		if err != nil {
-			t.Errorf("%s: session %s stands still after %s: %v", name, turn.sessionID, last, err)
-			return
-		}
-		last = e.Type
-		switch e.Type {
-		case event.TypeToolResult:
-			results++
-			told = string(e.Data)
-		case event.TypeToolFailed:
-			lost++
-			told = string(e.Data)
-		case event.TypeThreadUpdated:
-			if strings.Contains(string(e.Data), "tool_lost") && !strings.Contains(string(e.Data), "resumed") {
-				w.blocked++
-				w.resume(ctx, p, turn, string(e.Data))
+	var using sync.WaitGroup
+	for _, s := range sessions {
+		seed := r.Uint64()
+		using.Go(func() {
+			if err := s.use(ctx, seed); err != nil {
+				w.t.Errorf("%s: %v", kind.name, err)
 			}
-		case event.TypeTurnFailed:
-			t.Errorf("%s: a turn failed: %s", name, e.Data)
-			ended++
-		case event.TypeTurnCompleted:
-			ended++
+		})
+	}
+	time.Sleep(time.Duration(r.Int64N(int64(250 * time.Millisecond))))
+	kind.hit(victim)
+	using.Wait()
+	for _, s := range sessions {
+		if err := w.ends(ctx, other, s); err != nil {
+			w.t.Errorf("%s: session %s: %v", kind.name, s.id, err)
 		}
-		if ended > 0 {
+		s.checkHistory(w.t)
+	}
+	if kind.mend != nil {
+		kind.mend(victim)
+	}
+}
+
+// begin makes a session in a folder of its own, at a node, and gives it a turn.
+func (w *faultWorld) begin(ctx context.Context, n *faultNode) *faultSession {
+	w.t.Helper()
+	w.made++
+	s := &faultSession{w: w, id: fmt.Sprintf("sess_f%d", w.made), folder: w.t.TempDir()}
+	c, err := n.client()
+	if err == nil {
+		defer c.Close()
+		_, err = client.Call[command.CreateSessionResult](ctx, c, &command.CreateSession{SessionID: s.id, Workspace: &event.Workspace{Root: s.folder}})
+	}
+	if err == nil {
+		err = s.call(ctx, 0, rand.New(rand.NewPCG(0, 0)), sessionCall{opSubmit, "turn_" + s.id}) //nolint:gosec // a test's choices
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// ends follows a session, through a node that wasn't hit, to the end of all its turns. A
+// command that was cut off may or may not have happened: then, and only then, a person is
+// asked.
+func (w *faultWorld) ends(ctx context.Context, n *faultNode, s *faultSession) error {
+	c, err := n.client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m := newTurnModel()
+	asked := 0
+	for e, err := range c.Follow(ctx, s.id, 0, nil) {
+		if err != nil {
+			return fmt.Errorf("it stands still: %w; of turns %v it has\n%s", err, s.turns, strings.Join(m.facts, "\n"))
+		}
+		if err := m.take(&e); err != nil {
+			return err
+		}
+		for ; asked < len(m.blocked); asked++ {
+			w.blocked++
+			if err := resume(ctx, c, s.id, m.blocked[asked]); err != nil {
+				return err
+			}
+		}
+		if len(m.turns) == len(s.turns) && m.open() == 0 {
 			break
 		}
 	}
-	w.ended++
-	marks, err := os.ReadFile(filepath.Join(turn.folder, "witness"))
-	n := strings.Count(string(marks), "mark")
-	if n > 1 || results+lost > 1 || (results == 1 && n != 1) {
-		t.Errorf("%s: session %s: the command ran %d times (%v), with %d results and %d lost: %s", name, turn.sessionID, n, err, results, lost, told)
+	w.ended += len(s.turns)
+	for _, turn := range s.turns {
+		if !m.turns[turn] {
+			return fmt.Errorf("turn %s was acknowledged and is lost", turn)
+		}
 	}
+	marks, err := os.ReadFile(filepath.Join(s.folder, "witness"))
+	if n := strings.Count(string(marks), "mark"); n < m.results || n > m.results+m.lost {
+		return fmt.Errorf("commands ran %d times (%v), with %d results and %d that are lost", n, err, m.results, m.lost)
+	}
+	return nil
 }
 
 // resume lets a thread go on that asks a person.
-func (w *faultWorld) resume(ctx context.Context, p *process, turn faultTurn, fact string) {
-	threadID, err := between(fact, `"threadId":"`, `"`)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for ctx.Err() == nil {
-		_, err = client.Call[command.ResumeThreadResult](ctx, p.client(), &command.ResumeThread{SessionID: turn.sessionID, ThreadID: threadID})
+func resume(ctx context.Context, c *client.Client, sessionID, threadID string) error {
+	for {
+		_, err := client.Call[command.ResumeThreadResult](ctx, c, &command.ResumeThread{SessionID: sessionID, ThreadID: threadID})
 		if err == nil {
-			return
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("it can't be resumed: %w", err)
 		}
 		time.Sleep(50 * time.Millisecond)
-	}
-	w.t.Errorf("session %s can't be resumed: %v", turn.sessionID, err)
-}
-
-// States of a wire.
-const (
-	wireWhole = iota
-	// wireCut ends all connections and lets none in.
-	wireCut
-	// wireMute takes everything and delivers nothing.
-	wireMute
-)
-
-// databaseWire stands between a node and its database.
-type databaseWire struct {
-	target string
-
-	mu    sync.Mutex
-	state int
-	conns map[net.Conn]struct{}
-}
-
-// newWire returns a wire and the URL of the database through it.
-func newWire(t *testing.T, database string) (*databaseWire, string) {
-	t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &databaseWire{target: u.Host, conns: map[net.Conn]struct{}{}}
-	u.Host = l.Addr().String()
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { w.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		w.set(wireCut)
-		running.Wait()
-	})
-	return w, u.String()
-}
-
-// set changes the state.
-func (w *databaseWire) set(state int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.state = state
-	if state == wireCut {
-		for c := range w.conns {
-			_ = c.Close()
-		}
-		clear(w.conns)
-	}
-}
-
-func (w *databaseWire) isMute() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state == wireMute
-}
-
-func (w *databaseWire) serve(c net.Conn) {
-	defer func() { _ = c.Close() }()
-	s, err := net.Dial("tcp", w.target)
-	if err != nil {
-		return
-	}
-	defer func() { _ = s.Close() }()
-	w.mu.Lock()
-	cut := w.state == wireCut
-	if !cut {
-		w.conns[c], w.conns[s] = struct{}{}, struct{}{}
-	}
-	w.mu.Unlock()
-	if cut {
-		return
-	}
-	var both sync.WaitGroup
-	both.Go(func() { w.pass(s, c) })
-	both.Go(func() { w.pass(c, s) })
-	both.Wait()
-}
-
-func (w *databaseWire) pass(to, from net.Conn) {
-	defer func() { _, _ = to.Close(), from.Close() }()
-	buffer := make([]byte, 16<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		if w.isMute() {
-			_, _ = io.Copy(io.Discard, from)
-			return
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
 	}
 }
 
@@ -346,16 +334,19 @@ func TestResultSurvivesABlip(t *testing.T) {
 	f := newFleet(t, "1h", script, "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
 	var wire *databaseWire
 	wire, f.url = newWire(t, f.url)
-	w := &faultWorld{t: t}
-	p := f.node(f.dir())
-	turn := w.submit(p)
-	awaitFile(t, filepath.Join(turn.folder, "begun"))
+	n := &faultNode{f: f, dir: f.dir(), token: strings.TrimSpace(string(f.token)), wire: wire}
+	n.begin()
+	w := &faultWorld{t: t, nodes: [2]*faultNode{n, n}, began: time.Now()}
+	s := w.begin(t.Context(), n)
+	awaitFile(t, filepath.Join(s.folder, "begun"))
 	wire.set(wireCut)
-	writeFile(t, turn.folder, "go", "")
-	awaitFile(t, filepath.Join(turn.folder, "witness"))
-	p.wait("a result can't be recorded")
+	writeFile(t, s.folder, "go", "")
+	awaitFile(t, filepath.Join(s.folder, "witness"))
+	n.process().wait("a result can't be recorded")
 	wire.set(wireWhole)
-	w.ends("blip", p, turn)
+	if err := w.ends(t.Context(), n, s); err != nil {
+		t.Error(err)
+	}
 	if w.blocked > 0 {
 		t.Error("a person was asked about a command whose end was known")
 	}

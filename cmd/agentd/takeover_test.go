@@ -295,3 +295,26 @@ func TestFrozenOwner(t *testing.T) {
 	}
 	b.completed(&next)
 }
+
+// TestCommandBringsWork: a command that needs a session is quicker than the takeover of what
+// its dead node was doing. The node that carries it out goes on with the work.
+func TestCommandBringsWork(t *testing.T) {
+	f := newFleet(t, "1s", slow)
+	a := f.node(f.dir())
+	b := f.quick().node(f.dir())
+	r := a.submit("hello")
+	a.until(r.SessionID, "model.requested", 1)
+	a.stop(syscall.SIGKILL)
+	c, title := b.client(), "a new title"
+	for {
+		var res command.UpdateSessionResult
+		err := c.Do(t.Context(), &command.UpdateSession{SessionID: r.SessionID, Title: &title}, &res)
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.Unavailable {
+			t.Fatal(err)
+		}
+	}
+	b.completed(r)
+}

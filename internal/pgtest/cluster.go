@@ -26,11 +26,13 @@ const superuser = "agentd"
 type Cluster struct {
 	bin, dir string
 	settings string
-	port     int
-	password string
-	as       *syscall.Credential // nil for this process's own user
-	watcher  *exec.Cmd
-	leash    io.Closer // the watcher removes everything when it breaks
+	// overrides are options of the server's command line.
+	overrides string
+	port      int
+	password  string
+	as        *syscall.Credential // nil for this process's own user
+	watcher   *exec.Cmd
+	leash     io.Closer // the watcher removes everything when it breaks
 
 	mu sync.Mutex // one start or stop at a time
 }
@@ -71,6 +73,14 @@ func startCluster(bin, settings string) (*Cluster, error) {
 
 // prepare makes the folder, the watcher and an empty cluster.
 func (c *Cluster) prepare() error {
+	if err := c.makeFolder(); err != nil {
+		return err
+	}
+	return c.initialize()
+}
+
+// makeFolder makes the folder, with a watcher that removes it, and chooses a port.
+func (c *Cluster) makeFolder() error {
 	var err error
 	if c.as, err = serverUser(); err != nil {
 		return err
@@ -86,10 +96,8 @@ func (c *Cluster) prepare() error {
 	if err := c.watch(); err != nil {
 		return fmt.Errorf("start the watcher: %w", err)
 	}
-	if c.port, err = freePort(); err != nil {
-		return err
-	}
-	return c.initialize()
+	c.port, err = freePort()
+	return err
 }
 
 // serverUser returns whom the server runs as; nil for this user.
@@ -185,7 +193,11 @@ func freePort() (port int, err error) {
 func (c *Cluster) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cmd := c.control("start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", "120")
+	args := []string{"start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", "120"}
+	if c.overrides != "" {
+		args = append(args, "--options", c.overrides)
+	}
+	cmd := c.control(args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("start the server: %w\n%s\n%s", err, out, c.Log())
 	}

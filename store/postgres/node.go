@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ const (
 	channel = "agentd"
 	// clearing is how often a node clears up.
 	clearing = time.Minute
+	// retries is how many times a lease that can't be renewed is tried to be in the time
+	// between two renewals.
+	retries = 8
 	// forget is how long a dead node's row is kept, for people.
 	forget = 24 * time.Hour
 )
@@ -105,6 +109,7 @@ type keeper struct {
 	err      error // of the end; readable when done is closed
 	conn     *pgx.Conn
 	clears   time.Time // when to clear up next
+	warned   time.Time // when a failure was logged last
 	// quiet is until when the next notification waits for more to say.
 	quiet time.Time
 }
@@ -144,7 +149,8 @@ func (k *keeper) wait() error {
 
 func (k *keeper) run(ctx context.Context) {
 	defer close(k.done)
-	tick := time.NewTicker(k.s.opts.LeaseTTL / 3)
+	every := k.s.opts.LeaseTTL / 3
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -156,7 +162,12 @@ func (k *keeper) run(ctx context.Context) {
 			k.err = k.end()
 			return
 		case <-tick.C:
-			_ = k.runOnConnection(ctx, "renew the lease", k.renew)
+			if err := k.runOnConnection(ctx, "renew the lease", k.renew); err != nil && !errors.Is(err, store.ErrReplaced) {
+				// A database that is back soon finds the lease whole.
+				tick.Reset(every / retries)
+				continue
+			}
+			tick.Reset(every)
 			_ = k.runOnConnection(ctx, "clear up", k.clearUp)
 			k.notifyOthers(ctx)
 		case written := <-k.announce:
@@ -181,7 +192,8 @@ func (k *keeper) notifyOthers(ctx context.Context) {
 }
 
 // runOnConnection does one thing on the keeper's connection, which it restores first if it
-// broke. Failures are logged: the next tick tries again.
+// broke. Failures are logged, at most one in the time between two renewals: the next tick
+// tries again.
 func (k *keeper) runOnConnection(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.s.opts.LeaseTTL/3)
 	defer cancel()
@@ -189,7 +201,8 @@ func (k *keeper) runOnConnection(ctx context.Context, what string, do func(conte
 	if err == nil {
 		err = do(ctx)
 	}
-	if err != nil && ctx.Err() != context.Canceled {
+	if err != nil && ctx.Err() != context.Canceled && time.Since(k.warned) >= k.s.opts.LeaseTTL/3 {
+		k.warned = time.Now()
 		k.s.opts.Logger.Warn("postgres: "+what, "node", k.s.opts.NodeID, "error", err)
 	}
 	return err

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A wire is whole, or it has one of these faults.
+type wireFault int
+
+const (
+	wireWhole wireFault = iota
+	// wireCut ends all connections and lets none in.
+	wireCut
+	// wireMute takes everything and delivers nothing; the other two do so in one direction.
+	wireMute
+	wireMuteToNode
+	wireMuteToDatabase
+	// wireSlow delivers everything, each piece after a while.
+	wireSlow
+)
+
+// wireDelay is how late a slow wire delivers.
+const wireDelay = 15 * time.Millisecond
+
+// databaseWire stands between a node and its database.
+type databaseWire struct {
+	mu     sync.Mutex
+	target string
+	fault  wireFault
+	conns  map[net.Conn]struct{}
+}
+
+// newWire returns a wire and the URL of the database through it.
+func newWire(t *testing.T, database string) (*databaseWire, string) {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &databaseWire{target: u.Host, conns: map[net.Conn]struct{}{}}
+	u.Host = l.Addr().String()
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { w.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		w.set(wireCut)
+		running.Wait()
+	})
+	return w, u.String()
+}
+
+// set gives the wire a fault, or mends it.
+func (w *databaseWire) set(fault wireFault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault = fault
+	if fault == wireCut {
+		for c := range w.conns {
+			_ = c.Close()
+		}
+		clear(w.conns)
+	}
+}
+
+// mend has connections that were deaf break, and others come in.
+func (w *databaseWire) mend() {
+	w.set(wireCut)
+	w.set(wireWhole)
+}
+
+// leadTo has the wire end at another database.
+func (w *databaseWire) leadTo(t *testing.T, database string) {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.target = u.Host
+	w.mu.Unlock()
+	w.mend()
+}
+
+// now returns the wire's fault and where it leads to.
+func (w *databaseWire) now() (fault wireFault, target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault, w.target
+}
+
+func (w *databaseWire) serve(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	_, target := w.now()
+	s, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = s.Close() }()
+	w.mu.Lock()
+	cut := w.fault == wireCut
+	if !cut {
+		w.conns[c], w.conns[s] = struct{}{}, struct{}{}
+	}
+	w.mu.Unlock()
+	if cut {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { w.pass(s, c, wireMuteToDatabase) })
+	both.Go(func() { w.pass(c, s, wireMuteToNode) })
+	both.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.conns, c)
+	delete(w.conns, s)
+}
+
+// pass carries one direction, unless the wire is mute in it.
+func (w *databaseWire) pass(to, from net.Conn, mute wireFault) {
+	defer func() { _, _ = to.Close(), from.Close() }()
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		switch fault, _ := w.now(); fault {
+		case wireMute, mute:
+			_, _ = io.Copy(io.Discard, from)
+			return
+		case wireSlow:
+			time.Sleep(wireDelay)
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
