@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"agentd/command"
+	"agentd/event"
 	"agentd/fault"
+	"agentd/session"
+	"agentd/state"
 )
 
 // peer is who is at the other end of a channel now.
@@ -188,7 +191,8 @@ type stream struct {
 
 var _ command.ChannelStream = (*stream)(nil)
 
-// Follow says that a stream of a session now goes to a channel's peer. A channel
+// Follow says that a stream of a session now goes to a channel's peer. A peer is connected
+// at the node that owns the session: if that is another one the error says which. A channel
 // that is not connected in that session is a conflict.
 func (h *Hub) Follow(ctx context.Context, caller command.Caller, channelID, sessionID string) (command.ChannelStream, error) {
 	if _, err := h.findVisibleChannel(ctx, caller, channelID); err != nil {
@@ -196,6 +200,9 @@ func (h *Hub) Follow(ctx context.Context, caller command.Caller, channelID, sess
 	}
 	after, err := h.m.ChannelCursor(ctx, channelID, sessionID)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.checkOwned(ctx, caller, channelID, sessionID); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -209,6 +216,19 @@ func (h *Hub) Follow(ctx context.Context, caller command.Caller, channelID, sess
 	s.link.streams[s] = struct{}{}
 	p.seen = time.Now()
 	return s, nil
+}
+
+// checkOwned refuses a stream to a peer that isn't connected here and whose session another
+// node has.
+func (h *Hub) checkOwned(ctx context.Context, caller command.Caller, channelID, sessionID string) error {
+	if !h.m.IsShared() || sessionID == event.RuntimeSession || h.connectionNumber(channelID, sessionID) != 0 {
+		return nil
+	}
+	err := h.m.OwnAs(ctx, caller, sessionID, func(*state.Session) error { return nil })
+	if session.OwnedElsewhere(err) {
+		return err
+	}
+	return nil // who follows is told that it is not connected
 }
 
 // After implements [command.ChannelStream].

@@ -26,7 +26,7 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 func (c *Certificate) Renew(certFile, keyFile string) error {
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return fmt.Errorf("server: TLS: %w", err)
+		return fmt.Errorf("server: TLS: %s: %w", certFile, err)
 	}
 	c.current.Store(&pair)
 	return nil

@@ -21,8 +21,9 @@ const maxPassed = 4 << 20
 type passing struct {
 	body io.ReadCloser
 	kept bytes.Buffer
-	// lost says that the body was too large to be kept.
-	lost bool
+	// lost says that the body was too large to be kept, and passed that another node
+	// passed the request on.
+	lost, passed bool
 	// to is where the request goes, and why the reason; set by [PassOn].
 	to  string
 	why error
@@ -37,7 +38,7 @@ type passing struct {
 func PassOn(ctx context.Context, err error) bool {
 	p, ok := ctx.Value(passingKey).(*passing)
 	f, known := errors.AsType[*fault.Error](err)
-	if !ok || !known || f.Elsewhere == "" || p.lost {
+	if !ok || !known || f.Elsewhere == "" || p.lost || p.passed {
 		return false
 	}
 	p.to, p.why = f.Elsewhere, err
@@ -47,9 +48,8 @@ func PassOn(ctx context.Context, err error) bool {
 // Elsewhere carries out a command on the node that err names as the owner of its
 // session, with the token of a request to a [Mount]. It is for protocols in which a
 // request stands in a session of this node and can't be passed on as a whole. An
-// error that names no node, and one of a request that was passed on to this node,
-// is returned as it is. Request is the context of the request; the command may be
-// carried out after it ended.
+// error that names no node is returned as it is. Request is the context of the request;
+// the command may be carried out after it ended.
 func Elsewhere(ctx, request context.Context, p command.Params, err error) (json.RawMessage, error) {
 	pass, ok := request.Value(passingKey).(*passing)
 	f, known := errors.AsType[*fault.Error](err)

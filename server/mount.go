@@ -28,8 +28,10 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 		ctx, end = s.whileGood(ctx, q.login)
 		defer end()
 	}
-	pass := &passing{body: http.NoBody}
-	if q.authorization != "" && !q.forwarded && !m.Spools {
+	// A request that was passed on here is answered here; what it asks for in a session of
+	// another node that node is still asked for, and asks no one else.
+	pass := &passing{body: http.NoBody, passed: q.forwarded}
+	if q.authorization != "" && !m.Spools {
 		pass.command = func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error) {
 			return s.forwardCommand(ctx, q, to, d, body, why)
 		}
@@ -42,7 +44,7 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 		defer body.giveBack()
 		// Who begins to answer has read the body: a long stream must not hold it.
 		r.Body, w.begun = body, body.giveBack
-		if ctx.Value(passingKey) != nil {
+		if ctx.Value(passingKey) != nil && !pass.passed {
 			pass.body, r.Body = body, pass
 		}
 	}

@@ -68,6 +68,10 @@ type Options struct {
 	// a request that was passed on to it is given up when it isn't. If nil, it is waited
 	// for.
 	NodeAlive func(ctx context.Context, address string) (bool, error)
+	// Nodes is what this node and the others know each other by; requests that are passed
+	// on then need it on both sides. TLS has to come from its Config. If nil, nodes are
+	// known by their addresses in the store alone.
+	Nodes *NodeIdentity
 
 	// HeaderTimeout is how long a client may take to send a request's headers,
 	// default 10 s; BodyTimeout the same for a body and for a message over WebSocket,

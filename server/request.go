@@ -90,6 +90,9 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 	if err := s.hosts.check(r); err != nil {
 		return err
 	}
+	if err := s.checkForwarded(r); err != nil {
+		return err
+	}
 	if r.ContentLength != 0 {
 		// The connection also waits for a body that isn't read.
 		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(s.opt.BodyTimeout))

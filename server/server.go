@@ -69,11 +69,7 @@ func New(b Backend, opt *Options) *Server {
 		s.browsers = newBrowsers(s.opt.Console.Key)
 	}
 	s.routes = append(s.routeTable(), s.consoleRoutes()...)
-	between := http.DefaultTransport.(*http.Transport).Clone()
-	between.DisableCompression = true // an answer is compressed once, for the client
-	s.nodes = &http.Client{Transport: between, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a token goes to the node and nowhere else
-	}}
+	s.nodes = newNodeClient(s.opt.Nodes)
 	return s
 }
 

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -88,8 +89,27 @@ func (s *Server) serverFor(r *http.Request) *mcp.Server {
 	return nil
 }
 
+// newSessionID makes the id of a session of the older revisions. It says which node has it.
+func (s *Server) newSessionID() string {
+	id := rand.Text()
+	if s.opt.Node != "" {
+		id += "-" + s.opt.Node
+	}
+	return id
+}
+
+// passOn has the node that has a request's session answer it, and reports whether that is
+// another one.
+func (s *Server) passOn(r *http.Request) bool {
+	_, node, marked := strings.Cut(r.Header.Get(sessionHeader), "-")
+	return marked && s.opt.PassOn != nil && node != s.opt.Node && s.opt.PassOn(r, node)
+}
+
 // ServeHTTP implements [http.Handler].
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.s.passOn(r) {
+		return
+	}
 	modern, handler := r.Header.Get(versionHeader) >= statelessSince, d.sessions
 	streams := r.Method == http.MethodGet
 	if r.Method == http.MethodPost {

@@ -46,6 +46,11 @@ type Options struct {
 	MaxSessions, MaxSessionsPerUser int
 	// Heartbeat is the longest silence of a call's stream, default 15 s.
 	Heartbeat time.Duration
+	// Node is a mark of this node among several, and PassOn has the node of a mark answer a
+	// request: a session of the older revisions is on the node that it was opened on. PassOn
+	// reports whether there is such a node. Without them there is one node.
+	Node   string
+	PassOn func(r *http.Request, node string) bool
 	// MaxBody bounds a request's body, default 32 MiB.
 	MaxBody int64
 
@@ -202,7 +207,7 @@ func (s *Server) buildServer(role command.Role, local *Identity) *mcp.Server {
 	caps.AddExtension(tasksExtension, nil)
 	o := &mcp.ServerOptions{
 		Instructions: instructions, Logger: s.sdkLog(), Capabilities: caps,
-		CompletionHandler: s.completeAddress, SetCacheable: cacheable,
+		CompletionHandler: s.completeAddress, SetCacheable: cacheable, GetSessionID: s.newSessionID,
 	}
 	if s.fixtures != nil {
 		s.fixtures.capabilities(o)

@@ -132,7 +132,7 @@ func listenFinding(ctx context.Context, c *config.Config) finding {
 	if err := l.Close(); err != nil {
 		return fail("address", "", "%v", err)
 	}
-	if !isLoopback(c.Listen) && c.TLS.Cert == "" {
+	if cert, _ := certificateFiles(c); !isLoopback(c.Listen) && cert == "" {
 		return warn("address", "set tls.cert and tls.key, or listen on 127.0.0.1", "%s is free, but others can reach it and TLS is not configured", c.Listen)
 	}
 	return ok("address", "%s is free", c.Listen)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"agentd/cmd/agentd/internal/config"
 	webconsole "agentd/console"
 	"agentd/internal/netaddr"
 	"agentd/server"
@@ -27,9 +28,9 @@ const localTokenPrefix = "agentd_local_"
 // listen in on, and loads the TLS configuration, if there is one.
 func (s *serving) checkDoor() error {
 	c := s.loaded.Config
-	if c.TLS.Cert != "" {
+	if cert, key := certificateFiles(c); cert != "" {
 		var err error
-		if s.cert, err = server.LoadCertificate(c.TLS.Cert, c.TLS.Key); err != nil {
+		if s.cert, err = server.LoadCertificate(cert, key); err != nil {
 			return &exitError{exitUsage, err}
 		}
 		s.tls = s.cert.Config()
@@ -43,6 +44,34 @@ func (s *serving) checkDoor() error {
 	}
 	s.sayf("agentd: WARNING: %s is served without TLS: anyone on the network can read tokens and facts", c.Listen)
 	s.log.Warn("listening beyond loopback without TLS", "listen", c.Listen)
+	return nil
+}
+
+// certificateFiles are those of the certificate that clients are shown: the server's own, or
+// else the one that it has as a node.
+func certificateFiles(c *config.Config) (cert, key string) {
+	if c.TLS.Cert != "" || !c.Database() {
+		return c.TLS.Cert, c.TLS.Key
+	}
+	return c.Node.TLS.Cert, c.Node.TLS.Key
+}
+
+// nodeFiles are what this node and the others know each other by.
+func (s *serving) nodeFiles() server.NodeFiles {
+	n := &s.loaded.Config.Node.TLS
+	return server.NodeFiles{CA: n.CA, Cert: n.Cert, Key: n.Key, Address: s.address}
+}
+
+// joinNodes makes this server known to the other nodes by a certificate, if it has one for
+// that.
+func (s *serving) joinNodes() (err error) {
+	if s.loaded.Config.Node.TLS.CA == "" || !s.loaded.Config.Database() {
+		return nil
+	}
+	if s.identity, err = server.LoadNodeIdentity(s.nodeFiles()); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	s.tls = s.identity.Config(s.tls)
 	return nil
 }
 

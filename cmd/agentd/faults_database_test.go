@@ -38,6 +38,39 @@ CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = fake, pg_catalog, public', current_database()); END $$`)
 }
 
+// noteLapses has the database note when a node renews a lease that was over.
+func (w *faultWorld) noteLapses() {
+	w.t.Helper()
+	w.execute(w.cluster.URL(w.database), `
+CREATE TABLE fake.lapses (node_id text);
+CREATE FUNCTION fake.note_lapse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF OLD.lease_until < fake.clock_timestamp() THEN INSERT INTO fake.lapses VALUES (NEW.node_id); END IF;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER note_lapse BEFORE UPDATE ON agentd.nodes FOR EACH ROW EXECUTE FUNCTION fake.note_lapse()`)
+}
+
+// lapses counts the leases that were lost, once all nodes that run have theirs.
+func (w *faultWorld) lapses() int {
+	w.t.Helper()
+	ctx := context.WithoutCancel(w.t.Context())
+	conn, err := pgx.Connect(ctx, w.cluster.URL(w.database))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for {
+		var over, n int
+		if err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM agentd.nodes WHERE lease_until < fake.clock_timestamp()), (SELECT count(*) FROM fake.lapses)`).Scan(&over, &n); err != nil {
+			w.t.Fatal(err)
+		}
+		if over == 0 {
+			return n
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // jump moves the database's clock.
 func (w *faultWorld) jump(by time.Duration) {
 	w.t.Helper()

@@ -3,18 +3,24 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/fault"
+	"agentd/server"
 	"agentd/store"
 )
 
@@ -94,32 +100,69 @@ func servedHosts(c *config.Config, address string) []string {
 	return hosts
 }
 
-// nodeAlive returns what says whether a node lives, or nil if the store has only one. All
-// that ask within a moment share one look at the database.
-func (s *serving) nodeAlive() func(context.Context, string) (bool, error) {
-	shared, ok := s.store.(store.Shared)
-	if !ok {
-		return nil
-	}
-	var mu sync.Mutex
-	var at time.Time
-	var alive map[string]bool
-	return func(ctx context.Context, address string) (bool, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); now.Sub(at) > nodeLook {
-			nodes, err := shared.Nodes(ctx)
-			if err != nil {
-				return false, err
-			}
-			at, alive = now, map[string]bool{}
-			for _, n := range nodes {
-				alive[n.Address] = alive[n.Address] || n.Alive
-			}
-		}
-		return alive[address], nil
-	}
+// nodesSeen is who the nodes of a database are. All that ask within a moment share one look.
+type nodesSeen struct {
+	shared store.Shared
+
+	mu    sync.Mutex
+	at    time.Time
+	nodes []store.Node
 }
 
 // nodeLook is how long a look at the nodes is good for.
 const nodeLook = 400 * time.Millisecond
+
+// lookAtNodes returns the nodes, as they were a moment ago at most.
+func (n *nodesSeen) lookAtNodes(ctx context.Context) ([]store.Node, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := time.Now(); now.Sub(n.at) > nodeLook {
+		nodes, err := n.shared.Nodes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		n.at, n.nodes = now, nodes
+	}
+	return n.nodes, nil
+}
+
+// isAlive reports whether one of the nodes lives at an address.
+func (n *nodesSeen) isAlive(ctx context.Context, address string) (bool, error) {
+	nodes, err := n.lookAtNodes(ctx)
+	return slices.ContainsFunc(nodes, func(x store.Node) bool { return x.Alive && x.Address == address }), err
+}
+
+// nodeAlive returns what says whether a node lives, or nil if the store has only one.
+func (s *serving) nodeAlive() func(context.Context, string) (bool, error) {
+	if s.others == nil {
+		return nil
+	}
+	return s.others.isAlive
+}
+
+// nodeMark stands for a node where its name would tell clients more than they need.
+func nodeMark(name string) string {
+	sum := sha256.Sum256([]byte("node mark\n" + name))
+	return hex.EncodeToString(sum[:8])
+}
+
+// passToNode has the node of a mark answer a request to a mount, and reports whether there is
+// such a node.
+func (s *serving) passToNode(r *http.Request, mark string) bool {
+	if s.others == nil {
+		return false
+	}
+	nodes, err := s.others.lookAtNodes(r.Context())
+	if err != nil {
+		return false
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.Alive && !n.Self && n.Address != "" && nodeMark(n.ID) == mark {
+			// A client whose session is gone opens another one, here as well.
+			f := fault.New(fault.NotFound, "the node that has this session doesn't answer: open another one")
+			f.Elsewhere = n.Address
+			return server.PassOn(r.Context(), f)
+		}
+	}
+	return false
+}

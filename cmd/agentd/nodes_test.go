@@ -156,6 +156,12 @@ func (r *reader) overSocket(ctx context.Context, conn *websocket.Conn, sessionID
 // subscribe follows a session over WebSocket.
 func (p *process) subscribe(ctx context.Context, sessionID string) *websocket.Conn {
 	p.t.Helper()
+	return p.subscribeAs(ctx, fmt.Sprintf(`"sessionId":%q`, sessionID))
+}
+
+// subscribeAs subscribes over WebSocket with these parameters.
+func (p *process) subscribeAs(ctx context.Context, params string) *websocket.Conn {
+	p.t.Helper()
 	conn, _, err := websocket.Dial(ctx, p.url+"/v1/ws", &websocket.DialOptions{ //nolint:bodyclose // Dial closes it
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + p.token()}},
 	})
@@ -164,7 +170,7 @@ func (p *process) subscribe(ctx context.Context, sessionID string) *websocket.Co
 	}
 	p.t.Cleanup(func() { _ = conn.CloseNow() })
 	conn.SetReadLimit(-1)
-	if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":%q}}`, sessionID)); err != nil {
+	if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{%s}}`, params)); err != nil {
 		p.t.Fatal(err)
 	}
 	return conn

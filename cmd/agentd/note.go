@@ -41,7 +41,7 @@ type serverNote struct {
 func newServerNote(at net.Addr, c *config.Config, token string) *serverNote {
 	n := &serverNote{PID: os.Getpid(), Token: token, StartedAt: time.Now().UTC().Truncate(time.Second), Data: dataName(c)}
 	scheme := "http"
-	if c.TLS.Cert != "" {
+	if cert, _ := certificateFiles(c); cert != "" {
 		scheme = "https"
 	}
 	if c.Socket != "" {

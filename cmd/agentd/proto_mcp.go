@@ -54,6 +54,9 @@ func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {
 			return mcpserver.Identity{Caller: caller, Role: role, Elsewhere: elsewhere(r.Context())}, known && ok
 		},
 	}
+	if s.others != nil {
+		o.Node, o.PassOn = nodeMark(s.nodeName), s.passToNode
+	}
 	s.fixtures.addToMCP(&o)
 	m, err := mcpserver.New(o)
 	if err != nil {

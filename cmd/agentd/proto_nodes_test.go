@@ -3,11 +3,14 @@ package main
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -147,7 +150,65 @@ func TestMCPOnTheWrongNode(t *testing.T) {
 		}
 	}
 	b.mcpTaskElsewhere(tool(a, "run_turn", turn, true))
-	b.mcpSessionElsewhere()
+	b.mcpSessionElsewhere(http.DefaultTransport)
+	// One that is opened at one node goes on at all of them, and ends with its node.
+	spread := &spreading{to: []string{strings.TrimPrefix(a.url, "http://"), strings.TrimPrefix(b.url, "http://")}}
+	b.mcpSessionElsewhere(spread)
+	if n := spread.next.Load(); n < 4 {
+		t.Errorf("the two nodes got %d requests", n)
+	}
+	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	header := []string{"Accept", "application/json, text/event-stream"}
+	id := a.opened(mcpPath, initialize, header...)
+	list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	header = append(header, "Mcp-Session-Id", id, "Mcp-Protocol-Version", "2025-11-25")
+	if status, got := b.post(mcpPath, list, header...); status != http.StatusOK || !strings.Contains(got, "run_turn") {
+		t.Errorf("a session of the other node: %d %.300s", status, got)
+	}
+	a.stop(syscall.SIGTERM)
+	if status, got := b.post(mcpPath, list, header...); status != http.StatusNotFound {
+		t.Errorf("a session of a node that is gone: %d %.300s, want 404", status, got)
+	}
+}
+
+// opened sends a request and returns the id of the MCP session that the answer names.
+func (p *process) opened(path, body string, headers ...string) string {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := tokenTransport{p.token(), http.DefaultTransport}.RoundTrip(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	id := res.Header.Get("Mcp-Session-Id")
+	if id == "" {
+		p.t.Fatalf("no session was opened: %s", res.Status)
+	}
+	return id
+}
+
+// spreading sends each request to the next of several nodes, as a balancer does.
+type spreading struct {
+	to   []string
+	next atomic.Int64
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (s *spreading) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = s.to[s.next.Add(1)%int64(len(s.to))]
+	r.Host = r.URL.Host
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // mcpTaskElsewhere follows a task of the other node to its end.
@@ -168,9 +229,9 @@ func (p *process) mcpTaskElsewhere(created string) {
 }
 
 // mcpSessionElsewhere calls a tool in a session of an older revision.
-func (p *process) mcpSessionElsewhere() {
+func (p *process) mcpSessionElsewhere(over http.RoundTripper) {
 	p.t.Helper()
-	transport := &mcp.StreamableClientTransport{Endpoint: p.url + mcpPath, HTTPClient: &http.Client{Transport: tokenTransport(p.token())}}
+	transport := &mcp.StreamableClientTransport{Endpoint: p.url + mcpPath, HTTPClient: &http.Client{Transport: tokenTransport{p.token(), over}}}
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(p.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		p.t.Fatal(err)
@@ -185,10 +246,13 @@ func (p *process) mcpSessionElsewhere() {
 }
 
 // tokenTransport adds a token to requests.
-type tokenTransport string
+type tokenTransport struct {
+	token string
+	over  http.RoundTripper
+}
 
 func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(t))
-	return http.DefaultTransport.RoundTrip(r)
+	r.Header.Set("Authorization", "Bearer "+t.token)
+	return t.over.RoundTrip(r)
 }

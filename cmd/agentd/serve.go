@@ -72,6 +72,7 @@ type serving struct {
 
 	cert     *server.Certificate // nil without TLS, as tls is
 	tls      *tls.Config
+	identity *server.NodeIdentity // nil if nodes have no certificates for each other
 	store    store.Store
 	wired    *wiring
 	runtime  *agentd.Runtime
@@ -81,8 +82,10 @@ type serving struct {
 	managed bool
 	// address is where other nodes reach this one; leaveName gives its name back.
 	address string
-	// nodeName is the name of this node; empty if there is only one.
+	// nodeName is the name of this node, and others what it knows of the rest; empty and nil
+	// if there is only one.
 	nodeName  string
+	others    *nodesSeen
 	leaveName func() error
 	door      *server.Server
 	note      *serverNote
@@ -167,7 +170,7 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
-		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(),
+		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(), Nodes: s.identity,
 		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b), Console: s.console,
 	})
 	return nil
@@ -197,8 +200,16 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 			return err
 		}
 		s.address, s.nodeName = self.address, self.name
-		s.store, err = s.app.openStore(ctx, c, self, s.log)
-		return err
+		if err := s.joinNodes(); err != nil {
+			return err
+		}
+		if s.store, err = s.app.openStore(ctx, c, self, s.log); err != nil {
+			return err
+		}
+		if shared, ok := s.store.(store.Shared); ok {
+			s.others = &nodesSeen{shared: shared}
+		}
+		return nil
 	}
 	if s.store, err = s.openFreed(ctx); err != nil {
 		return err

@@ -97,6 +97,22 @@ func (p *process) remainingLog() string {
 	return strings.Join(all, "\n")
 }
 
+// logSoFar returns the log up to here, as far as nobody read it.
+func (p *process) logSoFar() string {
+	var all []string
+	for {
+		select {
+		case line, more := <-p.lines:
+			if more {
+				all = append(all, line)
+				continue
+			}
+		default:
+		}
+		return strings.Join(all, "\n")
+	}
+}
+
 // wait waits for a line of the log that contains a text.
 func (p *process) wait(text string) string {
 	p.t.Helper()

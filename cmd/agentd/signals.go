@@ -105,15 +105,21 @@ func (s *serving) renewCertificate() error {
 		return nil
 	}
 	c := s.loaded.Config
-	if err := s.cert.Renew(c.TLS.Cert, c.TLS.Key); err != nil {
+	cert, key := certificateFiles(c)
+	if err := s.cert.Renew(cert, key); err != nil {
 		return err
+	}
+	if s.identity != nil {
+		if err := s.identity.Renew(s.nodeFiles()); err != nil {
+			return err
+		}
 	}
 	note := *s.note
 	note.CertSHA256 = certSum(s.cert.Leaf())
 	if note.CertSHA256 == s.note.CertSHA256 {
 		return nil
 	}
-	s.log.Info("certificate renewed", "file", c.TLS.Cert)
+	s.log.Info("certificate renewed", "file", cert)
 	if err := note.write(c.Local()); err != nil {
 		return err // the next signal tries again
 	}

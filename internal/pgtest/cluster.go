@@ -26,13 +26,11 @@ const superuser = "agentd"
 type Cluster struct {
 	bin, dir string
 	settings string
-	// overrides are options of the server's command line.
-	overrides string
-	port      int
-	password  string
-	as        *syscall.Credential // nil for this process's own user
-	watcher   *exec.Cmd
-	leash     io.Closer // the watcher removes everything when it breaks
+	port     int
+	password string
+	as       *syscall.Credential // nil for this process's own user
+	watcher  *exec.Cmd
+	leash    io.Closer // the watcher removes everything when it breaks
 
 	mu sync.Mutex // one start or stop at a time
 }
@@ -193,11 +191,7 @@ func freePort() (port int, err error) {
 func (c *Cluster) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	args := []string{"start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", "120"}
-	if c.overrides != "" {
-		args = append(args, "--options", c.overrides)
-	}
-	cmd := c.control(args...)
+	cmd := c.control("start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", "120")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("start the server: %w\n%s\n%s", err, out, c.Log())
 	}

@@ -19,7 +19,7 @@ import (
 // [Cluster.Promote], and ends with the test.
 func Standby(tb testing.TB, primary *Cluster) *Cluster {
 	tb.Helper()
-	c := &Cluster{bin: primary.bin, password: primary.password, overrides: "-c synchronous_standby_names="}
+	c := &Cluster{bin: primary.bin, password: primary.password}
 	tb.Cleanup(func() {
 		if err := c.close(); err != nil {
 			tb.Errorf("pgtest: %v", err)
@@ -52,8 +52,13 @@ func (c *Cluster) copyFrom(primary *Cluster) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}
-	c.overrides += fmt.Sprintf(" -c port=%d -c unix_socket_directories=%s", c.port, c.dir)
-	return nil
+	// Where it listens is its own, and it waits for no standby until it has one.
+	f, err := os.OpenFile(filepath.Join(c.data(), "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "port = '%d'\nunix_socket_directories = '%s'\nsynchronous_standby_names = ''\n", c.port, c.dir)
+	return errors.Join(err, f.Close())
 }
 
 // awaitStandby returns once commits wait for a standby that has caught up.

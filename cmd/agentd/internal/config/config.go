@@ -31,6 +31,11 @@ type Config struct {
 		Pool   string   `json:"pool"`
 		Labels []string `json:"labels"`
 		Lease  Span     `json:"lease"`
+		TLS    struct {
+			CA   string `json:"ca"`
+			Cert string `json:"cert"`
+			Key  string `json:"key"`
+		} `json:"tls"`
 	} `json:"node"`
 	TLS struct {
 		Cert string `json:"cert"`
@@ -343,6 +348,9 @@ func (c *Config) problems() [][2]string {
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		add("tls", "cert and key must be given together")
+	}
+	if n := &c.Node.TLS; (n.CA == "") != (n.Cert == "") || (n.CA == "") != (n.Key == "") {
+		add("node.tls", "ca, cert and key must be given together")
 	}
 	c.checkProviders(add)
 	c.checkVariables(add)
