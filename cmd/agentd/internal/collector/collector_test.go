@@ -25,7 +25,6 @@ func TestCollectionsAreFollowed(t *testing.T) {
 	}
 	large := make([]byte, 300<<20)
 	until(func(limit int64) bool { return limit > 500<<20 })
-	runtime.KeepAlive(large)
-	large = nil
+	runtime.KeepAlive(large) // and not longer
 	until(func(limit int64) bool { return limit == smallProcess })
 }
