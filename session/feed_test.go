@@ -264,7 +264,7 @@ func TestFeedsShareWhatTheyRead(t *testing.T) {
 	var all []*session.Feed
 	for range feeds {
 		f := k.feed(admin, "")
-		defer f.Close()
+		t.Cleanup(f.Close)
 		all = append(all, f)
 	}
 	behind := k.feed(admin, "")

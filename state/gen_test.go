@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -220,7 +221,7 @@ func apply(t fataler, s *Session, list []*event.Event) map[string]string {
 			if err != nil {
 				t.Fatalf("encode %s: %v", x.Name, err)
 			}
-			if want, err := json.Marshal(x.Data); err != nil || string(data) != string(want) {
+			if want, err := json.Marshal(x.Data); err != nil || !bytes.Equal(data, want) {
 				t.Fatalf("the record %s is not what encoding/json makes of it: %v\n%s\n%s", x.Name, err, data, want)
 			}
 			left[x.Name] = string(data)
@@ -232,7 +233,7 @@ func apply(t fataler, s *Session, list []*event.Event) map[string]string {
 func stateBytes(t fataler, s *Session) string {
 	t.Helper()
 	b := s.Encode()
-	if want, err := json.Marshal(s); err != nil || string(b) != string(want) {
+	if want, err := json.Marshal(s); err != nil || !bytes.Equal(b, want) {
 		t.Fatalf("the encoded state is not what encoding/json makes of it: %v\n%s\n%s", err, b, want)
 	}
 	return string(b)

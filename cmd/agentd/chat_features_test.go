@@ -292,7 +292,10 @@ var features = map[string]feature{
 	"outputs": {
 		args: []string{"--mode", "auto"},
 		steps: []step{
-			{keys: "noisy\r", sees: "That was loud."}, {sees: idle}, {keys: ctrlO, sees: "call 1 of 1"}, {keys: "G", sees: "\n300"},
+			{keys: "noisy\r", sees: "That was loud."},
+			{sees: idle},
+			{keys: ctrlO, sees: "call 1 of 1"},
+			{keys: "G", sees: "\n300"},
 			// Keys that follow the one that closes it are the input's.
 			{keys: "qa draft", loses: "call 1 of 1"},
 			{sees: "› a draft"},

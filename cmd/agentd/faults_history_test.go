@@ -98,20 +98,25 @@ func (s *faultSession) call(ctx context.Context, who int, r *rand.Rand, in sessi
 		}
 		out, err := s.tryCall(ctx, s.w.nodes[try%2], in)
 		if err == nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.operations = append(s.operations, porcupine.Operation{
-				ClientId: who, Input: in, Call: int64(begun), Output: out, Return: int64(time.Since(s.w.began)),
-			})
-			if in.op == opSubmit {
-				s.turns = append(s.turns, in.value)
-			}
+			s.recordCall(who, in, begun, out)
 			return nil
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("session %s: %s %s is not answered: %w", s.id, in.op, in.value, err)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// recordCall adds an operation that was answered to the history.
+func (s *faultSession) recordCall(who int, in sessionCall, begun time.Duration, out string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.operations = append(s.operations, porcupine.Operation{
+		ClientId: who, Input: in, Call: int64(begun), Output: out, Return: int64(time.Since(s.w.began)),
+	})
+	if in.op == opSubmit {
+		s.turns = append(s.turns, in.value)
 	}
 }
 
@@ -171,7 +176,7 @@ func (s *faultSession) writeAndRead(ctx context.Context, seed uint64) error {
 	writing, written := context.WithCancel(ctx)
 	go func() {
 		defer written()
-		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test's choices
+		r := rand.New(rand.NewPCG(seed, 1))
 		for i := range 3 {
 			in := sessionCall{opRename, fmt.Sprintf("title %d", i)}
 			if i == 1 && r.IntN(2) == 0 {
@@ -186,7 +191,7 @@ func (s *faultSession) writeAndRead(ctx context.Context, seed uint64) error {
 		errs <- nil
 	}()
 	go func() {
-		r := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test's choices
+		r := rand.New(rand.NewPCG(seed, 2))
 		for i := 0; writing.Err() == nil; i++ {
 			in := sessionCall{op: []string{opTitle, opTurns}[i%2]}
 			if err := s.call(ctx, 2, r, in); err != nil {

@@ -136,7 +136,7 @@ func (p *process) refusesAtEveryDoor() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	if err := conn.Write(p.t.Context(), websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"submit_turn","params":{"input":"hello"}}`)); err != nil {
 		p.t.Fatal(err)
 	}

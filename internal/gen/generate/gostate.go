@@ -31,14 +31,14 @@ func stateEncoders(m *model) (files, error) {
 	src.stored = true
 	g := &stateGenerator{src: src, asked: map[string]bool{}, askedZero: map[string]bool{}}
 	g.encoderOf("agentd/state.Session")
-	for i := 0; i < len(g.queue); i++ { // it grows
-		if err := g.writeStruct(g.queue[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", g.queue[i], err)
+	for done := 0; done != len(g.queue); done++ { // a struct may add others
+		if err := g.writeStruct(g.queue[done]); err != nil {
+			return nil, fmt.Errorf("%s: %w", g.queue[done], err)
 		}
 	}
-	for i := 0; i < len(g.zeros); i++ {
-		if err := g.writeZero(g.zeros[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", g.zeros[i], err)
+	for done := 0; done != len(g.zeros); done++ {
+		if err := g.writeZero(g.zeros[done]); err != nil {
+			return nil, fmt.Errorf("%s: %w", g.zeros[done], err)
 		}
 	}
 	g.writeRecords()
@@ -138,10 +138,10 @@ func (g *stateGenerator) isSet(f *sourceField, option string) (string, error) {
 	case "":
 		return "", nil
 	case "omitzero":
-		switch {
-		case f.typ == timeType || f.typ == optionalIntType:
+		switch f.typ {
+		case timeType, optionalIntType:
 			return "!" + v + ".IsZero()", nil
-		case f.typ == someStruct:
+		case someStruct:
 			return fmt.Sprintf("!%s(&%s)", g.zeroOf(f.of), v), nil
 		}
 	case "omitempty":
@@ -176,7 +176,7 @@ func (g *stateGenerator) writeValue(v string, typ reflect.Type, of string, depth
 		line(g.encoderOf(of) + "(dst, &%s)")
 		return nil
 	}
-	switch typ.Kind() { //nolint:exhaustive // all others are refused
+	switch typ.Kind() {
 	case reflect.String:
 		line("appendString(dst, string(%s))")
 	case reflect.Bool:
