@@ -38,7 +38,7 @@ type Reason string
 
 // The reasons. They are label values of a metric.
 const (
-	// StoreStalled means that the store doesn't take writes in time, whoever's.
+	// StoreStalled means that the store doesn't take the writes of any account in time.
 	StoreStalled Reason = "store_stalled"
 	// AccountBusy means that an account writes more than the store takes.
 	AccountBusy Reason = "account_busy"

@@ -141,7 +141,7 @@ func TestQuantum(t *testing.T) {
 		q.Adjust(20*time.Millisecond, time.Millisecond)
 	}
 	if n := q.Size(now); n != 1024 {
-		t.Errorf("after groups that held nobody up: %d", n)
+		t.Errorf("after groups that delayed no one: %d", n)
 	}
 	q.Adjust(0, time.Minute)
 	if n := q.Size(now.Add(500 * time.Millisecond)); n >= 1024 {

@@ -38,8 +38,8 @@ type line struct {
 	order   []string                   // these sessions, the next one in front
 }
 
-// TryEnter takes a slot if there is one and nobody of the account waits. Who got one calls
-// Leave.
+// TryEnter takes a slot if one is free and no other work of the account is waiting. The
+// caller releases it with Leave.
 func (s *Slots) TryEnter(account string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

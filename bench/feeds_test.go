@@ -27,7 +27,7 @@ const feedRounds = 4
 // BenchmarkFeeds appends an event to each of 10,000 sessions in turn while feeds over all
 // sessions are read. writer-µs/event is the processor time of the thread that commits.
 //
-// Readers take the caches and locks of a machine from a writer, whoever has woken them. So
+// Readers take the caches and locks of a machine from a writer, no matter what woke them. So
 // the same is measured beside as many readers of the store that read the same facts and
 // that the session manager knows nothing of: of-strangers is what feeds cost the writer
 // itself, and must not grow with their number. of-none is set against no readers at all.

@@ -169,7 +169,7 @@ func (a *app) activated(ctx context.Context, c *config.Config, socket string, st
 		if err == nil {
 			_ = res.Body.Close()
 		} else if stopped == nil {
-			return nil, ctx.Err() // whoever listened is gone
+			return nil, ctx.Err() // the server that listened is gone
 		}
 		n, err := a.liveNote(ctx, c)
 		if err != nil || stopped == nil || n != nil && n.Token != stopped.Token {

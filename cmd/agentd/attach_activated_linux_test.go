@@ -26,7 +26,7 @@ func (p *person) units() map[string]string {
 }
 
 // activator does what a service manager does with the units: it listens on the socket,
-// and while no service runs it starts one for whoever connects.
+// and while no service runs it starts one when a client connects.
 type activator struct {
 	p      *person
 	socket *os.File

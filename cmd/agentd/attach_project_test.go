@@ -82,8 +82,8 @@ func TestProjectFileReachesAllClients(t *testing.T) {
 	}
 }
 
-// The file of a project can't widen what an admin or the session's creator chose, whoever
-// brings the turn.
+// The file of a project can't widen what an admin or the session's creator chose, no
+// matter who submits the turn.
 func TestProjectFileNeverWidensAChosenMode(t *testing.T) {
 	p := newPerson(t)
 	writeFile(t, p.project, config.ProjectFileName, "permissions: {mode: default}\n")

@@ -26,6 +26,14 @@ func (p *process) tokenFor(role, account string) string {
 // sendAs sends a request with a token and returns the status and the body of the answer.
 func (p *process) sendAs(token, method, path, body string, headers ...string) (int, string) {
 	p.t.Helper()
+	status, _, text := p.exchange(token, method, path, body, headers...)
+	return status, text
+}
+
+// exchange sends a request with a token and returns the status, the headers and the body of
+// the answer.
+func (p *process) exchange(token, method, path, body string, headers ...string) (status int, header http.Header, answer string) {
+	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
@@ -44,7 +52,7 @@ func (p *process) sendAs(token, method, path, body string, headers ...string) (i
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return res.StatusCode, string(text)
+	return res.StatusCode, res.Header, string(text)
 }
 
 // TestStatusOfTheMachineIsForAdmins: others learn that the server is ready, and nothing

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,25 +41,8 @@ func (f *fleet) stall() (end func()) {
 // the answer.
 func (p *process) refusal(path, body string, headers ...string) (status int, retry, answer string) {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, p.url+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+p.token())
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return res.StatusCode, res.Header.Get("Retry-After"), string(text)
+	status, header, answer := p.exchange(p.token(), http.MethodPost, path, body, headers...)
+	return status, header.Get("Retry-After"), answer
 }
 
 // TestOverloadIsRefusedAtEveryDoor holds the database's writes up. Commands that add work are

@@ -39,29 +39,7 @@ func (p *process) post(path, body string, headers ...string) (status int, answer
 	if body == "" {
 		method = http.MethodGet
 	}
-	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	token, err := os.ReadFile(filepath.Join(p.data, adminTokenFile))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return res.StatusCode, string(text)
+	return p.sendAs(p.token(), method, path, body, headers...)
 }
 
 // TestProtocolsOnTheWrongNode: a request of A2A, AG-UI or the OpenAI endpoint that

@@ -38,7 +38,7 @@ type item struct {
 type Behaviour struct {
 	// Locked has nothing read or stored before a prompt is answered.
 	Locked bool
-	// Dismiss has whoever is asked to unlock say no; Ignore has them say nothing.
+	// Dismiss makes the prompt to unlock end with no; Ignore leaves it unanswered.
 	Dismiss, Ignore bool
 	// Refuse has every call denied, Silent has none answered.
 	Refuse, Silent bool
