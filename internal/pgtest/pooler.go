@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,16 +35,21 @@ default_pool_size = 4
 max_client_conn = 500
 max_db_connections = 4
 query_wait_timeout = 60
+log_connections = 0
+log_disconnections = 0
 `
 
 // poolerScript runs a pooler until its standard input ends, which the kernel sees to when
-// the test binary dies.
-const poolerScript = `"$1" -q "$2" >"$2.log" 2>&1 &
+// the test binary dies. One that gave up before says why.
+const poolerScript = `"$1" "$2" >"$2.log" 2>&1 &
 pid=$!
 cat >/dev/null
 kill -TERM "$pid" 2>/dev/null
 wait "$pid"
-rm -rf "$3"`
+status=$? # 1 is how it ends when it is told to
+if grep FATAL "$2.log"; then status=2; fi
+rm -rf "$3"
+[ "$status" -le 1 ]`
 
 // Pooled returns the URL of a database, as [Cluster.Database] or [Cluster.URL] returned it,
 // through a PgBouncer in transaction mode that the test has to itself. It ends with the test. Where PgBouncer
@@ -105,6 +111,8 @@ func (c *Cluster) startPooler(program string) (port int, stop func() error, err 
 	}
 	cmd := c.command("/bin/sh", "-c", poolerScript, "sh", program, conf, dir)
 	cmd.SysProcAttr.Setpgid = true
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
 	var leash io.Closer
 	if leash, err = cmd.StdinPipe(); err == nil {
 		err = cmd.Start()
@@ -112,7 +120,12 @@ func (c *Cluster) startPooler(program string) (port int, stop func() error, err 
 	if err != nil {
 		return 0, nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return port, func() error { return errors.Join(leash.Close(), cmd.Wait()) }, nil
+	return port, func() error {
+		if err := errors.Join(leash.Close(), cmd.Wait()); err != nil {
+			return fmt.Errorf("%w\n%s", err, log.Bytes())
+		}
+		return nil
+	}, nil
 }
 
 // handOver makes a file the server's user's.

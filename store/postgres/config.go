@@ -8,13 +8,17 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // minServer is the first server version with all that the engine uses.
 const minServer = 140000
+
+var errNoCancelling = errors.New("a pooler is not asked to cancel statements")
 
 var errURL = errors.New(`not a database URL; it must look like "postgres://user:password@host:5432/database"`)
 
@@ -42,6 +46,9 @@ func parseURL(raw string, opts Options) (*pgxpool.Config, error) {
 func (s *Store) connect(ctx context.Context, role string) (*pgx.Conn, error) {
 	config := s.conn.Copy()
 	config.RuntimeParams["application_name"] += " " + role
+	if s.pooled {
+		withoutCancelling(config)
+	}
 	return pgx.ConnectConfig(ctx, config)
 }
 
@@ -69,6 +76,25 @@ func isPooled(ctx context.Context, conn *pgx.Conn) (bool, error) {
 func withoutSession(c *pgx.ConnConfig) {
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	c.StatementCacheCapacity = 0
+}
+
+// withoutCancelling keeps a connection that is yet to be made from asking for its statement
+// to be cancelled. The driver does so over a second connection when a call's context ends,
+// and PgBouncer before 1.21 may end itself over such a request. A pooler gives up by itself
+// what a closed connection left half done.
+func withoutCancelling(c *pgx.ConnConfig) {
+	var connected atomic.Bool
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if connected.Load() {
+			return nil, errNoCancelling
+		}
+		return dial(ctx, network, address)
+	}
+	c.AfterConnect = func(context.Context, *pgconn.PgConn) error {
+		connected.Store(true)
+		return nil
+	}
 }
 
 // parseReason returns the innermost cause of a parse error if it can't quote the URL.

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"os"
@@ -47,6 +49,40 @@ func TestFollowThroughAPooler(t *testing.T) {
 	for range 5 {
 		atB.until("a", grow(t, a, "a"))
 		atA.until("b", grow(t, b, "b"))
+	}
+}
+
+// TestPoolerIsNotAskedToCancel: a call that is given up asks the database to cancel its
+// statement, but never a pooler, which could end over it.
+func TestPoolerIsNotAskedToCancel(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	direct := cluster.Database(t)
+	for address, asked := range map[string]bool{direct: true, cluster.Pooled(t, direct): false} {
+		p, through := newProxy(t, address)
+		s := openStore(t, through, &postgres.Options{AllowUnsafe: true, MaxConns: 2, LeaseTTL: time.Hour})
+		for range 3 {
+			held := p.Mute()
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error, 1)
+			go func() {
+				_, err := s.Nodes(ctx)
+				failed <- err
+			}()
+			<-held
+			cancel()
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Errorf("a call that is given up: %v", err)
+			}
+			p.Mend()
+			if _, err := s.Nodes(t.Context()); err != nil {
+				t.Errorf("the call after it: %v", err)
+			}
+		}
+		shut(t, s) // waits until the connections that were given up are closed
+		if got := p.cancels.Load(); got > 0 != asked {
+			t.Errorf("%s: %d requests to cancel, want some: %v", address, got, asked)
+		}
 	}
 }
 

@@ -36,9 +36,9 @@
 //
 // Behind a pooler that gives each transaction another connection of its own, such
 // as PgBouncer in transaction mode, nothing that belongs to a session of the
-// database holds. Open notices a pooler, and then prepares no statements and
-// looks for the appends of others instead of listening. No lock outlives its
-// transaction anyway.
+// database holds. Open notices a pooler, and then prepares no statements, never
+// asks for one to be cancelled, and looks for the appends of others instead of
+// listening. No lock outlives its transaction anyway.
 //
 // # Concurrency
 //
@@ -180,6 +180,10 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		opts.Logger.Info("there is a pooler before the database: other nodes' appends are polled for, and statements are not prepared", "database", s.location)
 		withoutSession(config.ConnConfig)
 		withoutSession(s.conn)
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			withoutCancelling(c)
+			return nil
+		}
 		if conn, err = s.reconnect(ctx, conn); err != nil {
 			return nil, err
 		}

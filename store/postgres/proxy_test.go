@@ -1,11 +1,13 @@
 package postgres_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -16,12 +18,19 @@ type proxy struct {
 	target   string
 	running  sync.WaitGroup
 
+	// cancels counts the requests to cancel a statement.
+	cancels atomic.Int64
+
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	cut   bool
 	mute  bool          // answers are held back
 	held  chan struct{} // closed when the first answer was held back
 }
+
+// cancelRequest is how a connection begins that asks for a statement of another one to be
+// cancelled: its length and its code.
+var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
 // newProxy returns a proxy and the URL of the database through it.
 func newProxy(t *testing.T, database string) (*proxy, string) {
@@ -82,10 +91,13 @@ func (p *proxy) trackConns(conns ...net.Conn) bool {
 func (p *proxy) copy(to, from net.Conn, answers bool) {
 	defer func() { _ = errors.Join(to.Close(), from.Close()) }()
 	buffer := make([]byte, 32<<10)
-	for {
+	for first := !answers; ; first = false {
 		n, err := from.Read(buffer)
 		if err != nil {
 			return
+		}
+		if first && bytes.HasPrefix(buffer[:n], cancelRequest) {
+			p.cancels.Add(1)
 		}
 		if answers && p.holdsAnswers() {
 			_, _ = io.Copy(io.Discard, from)
