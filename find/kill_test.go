@@ -35,6 +35,10 @@ func TestWriteUntilKilled(t *testing.T) {
 	h := newHistory(t, s, uint64(os.Getpid()))
 	h.takeOver()
 	h.made = os.Getpid() * 1_000_000 // ids are not used again
+	// There is an index before the kill.
+	if err := h.indexer.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for n := 0; ; n++ {
 		for range 5 {
 			h.step()

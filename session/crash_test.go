@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"agentd"
+	"agentd/admission"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -102,7 +104,8 @@ func submitOrReport(r *agentd.Runtime, sessionID, turnID string) {
 		SessionID: sessionID, Create: true, TurnID: turnID, Input: event.Raw(`"count"`),
 	})
 	if err != nil {
-		if fault.KindOf(err) != fault.RateLimited {
+		// A write that takes seconds on a busy disk is no error either: nothing was begun.
+		if refused := (*admission.Refusal)(nil); fault.KindOf(err) != fault.RateLimited && !errors.As(err, &refused) {
 			fmt.Printf("error %v\n", err)
 		}
 		time.Sleep(time.Millisecond) // the queue is full: let it drain

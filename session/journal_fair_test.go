@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"agentd/store"
@@ -11,6 +12,10 @@ import (
 // TestGroupsAreSharedByAccount: while several accounts write, one of them has a bounded part
 // of a group, the others all of theirs, and each session keeps its order.
 func TestGroupsAreSharedByAccount(t *testing.T) {
+	synctest.Test(t, groupsAreShared) // who counts as writing depends on the clock
+}
+
+func groupsAreShared(t *testing.T) {
 	j := newJournal(nil, nil)
 	add := func(account, session string, n int) {
 		for range n {

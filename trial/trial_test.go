@@ -254,6 +254,9 @@ func TestATrialThatTakesTooLongEnds(t *testing.T) {
 		if k.CountFacts(res.SessionID, event.TypeModelRequested) == 0 {
 			return false // the turn had hardly begun
 		}
+		if k.CountFacts(res.SessionID, event.TypeTurnInterruptRequested) > 0 {
+			return false // the process stood still for seconds: the trial waited no longer for its turn
+		}
 		if failed := runtimetest.Payloads[*event.TurnFailed](k, res.SessionID); len(failed) != 1 || failed[0].FailureCategory != "timed_out" {
 			t.Errorf("the turn ended as %+v", failed)
 		}

@@ -52,7 +52,13 @@ func (t tee) Committed(sessionID string, facts []event.Event) {
 
 func newStage(t testing.TB, answers ...script.Answer) *stage {
 	t.Helper()
-	k := &stage{TB: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}, mode: "bypass"}
+	return newStageAt(t, nil, answers...)
+}
+
+// newStageAt is newStage with a clock.
+func newStageAt(t testing.TB, clock func() time.Time, answers ...script.Answer) *stage {
+	t.Helper()
+	k := &stage{TB: t, store: storetest.Strict(t, storetest.NewMem()), script: &script.Script{Answers: answers}, mode: "bypass", clock: clock}
 	k.open()
 	t.Cleanup(k.close)
 	return k

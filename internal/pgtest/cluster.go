@@ -20,7 +20,12 @@ import (
 	"testing"
 )
 
-const superuser = "agentd"
+const (
+	superuser = "agentd"
+	// patience is how many seconds PostgreSQL's programs wait for the server. They take no
+	// more than they need; on a busy machine that may be much.
+	patience = "600"
+)
 
 // Cluster is one PostgreSQL server with its data.
 type Cluster struct {
@@ -191,7 +196,7 @@ func freePort() (port int, err error) {
 func (c *Cluster) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cmd := c.control("start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", "120")
+	cmd := c.control("start", "--log", filepath.Join(c.dir, "log"), "--wait", "--timeout", patience)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("start the server: %w\n%s\n%s", err, out, c.Log())
 	}
@@ -208,7 +213,7 @@ func (c *Cluster) stop(mode string) error {
 	if !c.running() {
 		return nil
 	}
-	if out, err := c.control("stop", "--mode", mode, "--wait", "--timeout", "120").CombinedOutput(); err != nil {
+	if out, err := c.control("stop", "--mode", mode, "--wait", "--timeout", patience).CombinedOutput(); err != nil {
 		return fmt.Errorf("stop the server: %w\n%s", err, out)
 	}
 	return nil

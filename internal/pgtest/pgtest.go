@@ -33,6 +33,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // require is the value of AGENTD_TEST_POSTGRES that makes a missing PostgreSQL
@@ -172,7 +173,21 @@ func (c *Cluster) SocketURL(database string) string {
 	return u.String()
 }
 
+// objectInUse is the SQLSTATE of a database that others were connected to. The server gives
+// them five seconds to end, which on a busy machine may be too few.
+const objectInUse = "55006"
+
 func (c *Cluster) exec(sql string) error {
+	for {
+		err := c.tryExec(sql)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != objectInUse {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) tryExec(sql string) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, c.URL("postgres"))
 	if err != nil {

@@ -74,15 +74,13 @@ func (c *Cluster) awaitStandby() error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	const tries = 1200
-	for range tries {
+	for {
 		var n int
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`).Scan(&n); err != nil || n > 0 {
 			return err
 		}
 		time.Sleep(25 * time.Millisecond) // it says nowhere that it is ready
 	}
-	return errors.New("it never was in step")
 }
 
 // Promote makes a standby take writes. Its primary is stopped before.
@@ -90,7 +88,7 @@ func (c *Cluster) Promote(tb testing.TB) {
 	tb.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if out, err := c.control("promote", "--wait", "--timeout", "120").CombinedOutput(); err != nil {
+	if out, err := c.control("promote", "--wait", "--timeout", patience).CombinedOutput(); err != nil {
 		tb.Fatalf("pgtest: promote the standby: %v\n%s\n%s", err, out, c.Log())
 	}
 }

@@ -22,11 +22,11 @@ func (e *engine) Open() store.Store { return openStore(e.t, e.url, nil) }
 func (e *engine) Second() (store.Store, bool) { return openStore(e.t, e.url, nil), true }
 
 // openStore opens a store with options for tests on a quick cluster, if none are
-// given.
+// given. Its lease ends with the store and not with the time.
 func openStore(tb testing.TB, url string, opts *postgres.Options) *postgres.Store {
 	tb.Helper()
 	if opts == nil {
-		opts = &postgres.Options{PollInterval: 50 * time.Millisecond, AllowUnsafe: true}
+		opts = &postgres.Options{LeaseTTL: time.Hour, PollInterval: 50 * time.Millisecond, AllowUnsafe: true}
 	}
 	s, err := postgres.Open(context.WithoutCancel(tb.Context()), url, opts)
 	if err != nil {

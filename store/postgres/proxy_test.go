@@ -24,6 +24,7 @@ type proxy struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	cut   bool
+	after []byte        // what the request has that is not answered, nil for none
 	mute  bool          // answers are held back
 	held  chan struct{} // closed when the first answer was held back
 }
@@ -99,13 +100,25 @@ func (p *proxy) copy(to, from net.Conn, answers bool) {
 		if first && bytes.HasPrefix(buffer[:n], cancelRequest) {
 			p.cancels.Add(1)
 		}
-		if answers && p.holdsAnswers() {
+		switch {
+		case !answers:
+			p.noteRequest(buffer[:n])
+		case p.holdsAnswers():
 			_, _ = io.Copy(io.Discard, from)
 			return
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
+	}
+}
+
+// noteRequest begins to hold answers back with the request that is not to be answered.
+func (p *proxy) noteRequest(request []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.after != nil && bytes.Contains(request, p.after) {
+		p.after, p.mute = nil, true
 	}
 }
 
@@ -130,6 +143,17 @@ func (p *proxy) Mute() <-chan struct{} {
 	return held
 }
 
+// MuteAfter holds all answers of the server back from a request on that has these bytes:
+// requests before it, with which a pool looks whether a connection that was idle is alive,
+// are answered. The channel is closed when there was one.
+func (p *proxy) MuteAfter(request []byte) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.after, p.held = request, held
+	return held
+}
+
 // Cut breaks all connections and refuses new ones.
 func (p *proxy) Cut() {
 	p.mu.Lock()
@@ -145,5 +169,5 @@ func (p *proxy) Cut() {
 func (p *proxy) Mend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut, p.mute, p.held = false, false, nil
+	p.cut, p.after, p.mute, p.held = false, nil, false, nil
 }

@@ -198,7 +198,7 @@ func TestAnswerLost(t *testing.T) {
 	if err := appendOne(t.Context(), s, &store.Batch{SessionID: "s", Epoch: c.Epoch, Records: all[:1]}); err != nil {
 		t.Fatal(err)
 	}
-	held := p.Mute()
+	held := p.MuteAfter(all[1].Data)
 	outcome := make(chan []error, 1)
 	group := []*store.Batch{{SessionID: "s", Epoch: c.Epoch, Records: all[1:2]}, {SessionID: "s", Epoch: c.Epoch, Records: all[2:]}}
 	go func() { outcome <- s.Append(t.Context(), group) }()

@@ -44,7 +44,7 @@ func opened(t *testing.T, s store.Store, err error) store.Store {
 
 func openNode(t *testing.T, url, node string) store.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, &postgres.Options{NodeID: node})
+	s, err := postgres.Open(t.Context(), url, &postgres.Options{NodeID: node, LeaseTTL: time.Hour})
 	return opened(t, s, err)
 }
 
@@ -174,7 +174,7 @@ func TestAStartFindsWhatWasLeftBeforeMarks(t *testing.T) {
 // TestNodesLeaveMarksOfTheLiving: what a node that lives has not sent yet is its own.
 func TestNodesLeaveMarksOfTheLiving(t *testing.T) {
 	url := pgtest.Shared(t).Database(t)
-	one, err := postgres.Open(t.Context(), url, &postgres.Options{NodeID: "one"})
+	one, err := postgres.Open(t.Context(), url, &postgres.Options{NodeID: "one", LeaseTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

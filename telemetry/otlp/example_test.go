@@ -19,8 +19,9 @@ import (
 // A program that embeds the runtime sends its telemetry to a collector.
 func Example() {
 	ctx := context.Background()
-	arrived := sync.OnceFunc(func() { fmt.Println("spans arrived") })
-	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived() }))
+	arrived := make(chan struct{})
+	arrive := sync.OnceFunc(func() { close(arrived) })
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrive() }))
 	defer collector.Close()
 
 	exporter := otlp.New(storetest.NewMem(), otlp.Options{
@@ -40,6 +41,8 @@ func Example() {
 	if err := runTurn(ctx, runtime, "hello"); err != nil {
 		log.Print(err)
 	}
+	<-arrived
+	fmt.Println("spans arrived")
 	if err := runtime.Close(ctx); err != nil {
 		log.Print(err)
 	}

@@ -81,6 +81,7 @@ type Exporter struct {
 	interval time.Duration
 	linger   time.Duration
 	backoff  time.Duration
+	flush    time.Duration
 	follower projection
 
 	// reporter records a fact about the runtime; set by Start, may be nil.
@@ -122,7 +123,7 @@ type queuedSpan struct {
 func New(s store.Store, o Options) *Exporter {
 	e := &Exporter{
 		client: NewClient(o.Collector), resource: o.Resource, log: o.Logger, signals: o.Signals,
-		queueMax: o.QueueSize, interval: o.MetricsInterval, linger: lingerFor, backoff: firstBackoff,
+		queueMax: o.QueueSize, interval: o.MetricsInterval, linger: lingerFor, backoff: firstBackoff, flush: flushWithin,
 		follower: projection{store: s, options: o.Projector, sessions: map[string]*followed{}},
 		behind:   map[string]stretch{}, moved: make(chan struct{}, 1), ready: make(chan struct{}, 1), ended: make(chan struct{}),
 		sent: make(chan struct{}, 1), positions: &positions{store: s}, marks: newMarkingStore(s), left: map[string]leftover{},
@@ -166,7 +167,7 @@ func (e *Exporter) Close() {
 	if e.stop == nil {
 		return
 	}
-	limit := time.AfterFunc(flushWithin, e.cut)
+	limit := time.AfterFunc(e.flush, e.cut)
 	defer limit.Stop()
 	e.stop()
 	e.wg.Wait()

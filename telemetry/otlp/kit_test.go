@@ -45,7 +45,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // newSender opens a runtime that sends to a collector, without any wait that isn't
-// needed.
+// needed. At the end it sends for as long as the collector takes.
 func newSender(t *testing.T, url string, change func(*Options)) *sender {
 	t.Helper()
 	return newSenderOver(t, storetest.NewMem(), url, change)
@@ -62,7 +62,7 @@ func newSenderOver(t *testing.T, over store.Store, url string, change func(*Opti
 		change(&o)
 	}
 	s.e = New(over, o)
-	s.e.linger, s.e.backoff = time.Millisecond, time.Millisecond
+	s.e.linger, s.e.backoff, s.e.flush = time.Millisecond, time.Millisecond, time.Hour
 	opt := agentd.Options{
 		Store: s.e.Store(), RuntimeID: "runtime_test", Observer: s.e, Provider: script.New("script", nil), Model: "test",
 	}
