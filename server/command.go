@@ -35,6 +35,9 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, q *request
 	keepSecret(w, d.ShowsSecret)
 	result, err := s.runCommand(r.Context(), q, d, body)
 	if err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok && q.forwarded && f.Elsewhere != "" {
+			w.Header().Set(elsewhereHeader, "1")
+		}
 		return err
 	}
 	held := s.chargeFor(q)
@@ -82,10 +85,11 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 			break
 		}
 		result, failed := s.forwardCommand(ctx, q, to, d, body, err)
-		if !unreached(failed) || time.Since(began) > unreachedFor || !pause(ctx, nodeCheck/2) {
+		if !onItsWay(failed) || time.Since(began) > unreachedFor || !pause(ctx, nodeCheck/2) {
 			return result, failed
 		}
-		// The node is stopping, or just did: its sessions are on their way to another one.
+		// The node is stopping or being drained, or just was: its sessions are on their way to
+		// another one.
 		value, err = s.backend.Do(ctx, q.caller, p)
 	}
 	if err != nil {

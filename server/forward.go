@@ -51,7 +51,11 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 		return nil, why // that node doesn't know this token
 	}
 	if p, ok := wire.DecodeProblem(data); ok {
-		return nil, p.Err()
+		f := p.Err()
+		if res.Header.Get(elsewhereHeader) != "" {
+			return nil, fault.Wrap(f.Kind, errPassedBack, "%s", f.Detail)
+		}
+		return nil, f
 	}
 	return nil, why
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"agentd/command"
@@ -44,6 +45,38 @@ func TestStoppingEndsWhatANodeDoesNotAnswer(t *testing.T) {
 	}
 	if strings.Contains(r.log.String(), "cut off") {
 		t.Error("the request had to be cut off")
+	}
+}
+
+// between is a backend that has no session while others remain to be asked.
+type between struct {
+	*fake
+	node   string
+	others atomic.Int64
+}
+
+// Do implements [server.Backend].
+func (e *between) Do(ctx context.Context, c command.Caller, p command.Params) (any, error) {
+	if e.others.Add(-1) < 0 {
+		return e.fake.Do(ctx, c, p)
+	}
+	f := fault.New(fault.Unavailable, "the session is owned by another node")
+	f.Elsewhere = e.node
+	return nil, f
+}
+
+// TestASessionBetweenTwoNodes: while a session is handed over, each of two nodes may take it
+// for the other's. The command is carried out where the session comes to, and once.
+func TestASessionBetweenTwoNodes(t *testing.T) {
+	gaveUp, takes := &between{fake: newFake()}, &between{fake: newFake(), node: "http://127.0.0.1:1"}
+	gaveUp.others.Store(1)
+	takes.others.Store(1)
+	there := runOn(t, takes, nil)
+	gaveUp.node = there.base
+	here := runOn(t, gaveUp, nil)
+	a := here.sendRequest(here.request(http.MethodPost, "/v1/commands/create_session", `{}`))
+	if a.status != http.StatusOK || gaveUp.others.Load() != -1 || takes.others.Load() != 0 {
+		t.Errorf("got %d %s, with %d and %d others left", a.status, a.body, gaveUp.others.Load(), takes.others.Load())
 	}
 }
 

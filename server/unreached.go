@@ -7,9 +7,20 @@ import (
 	"time"
 )
 
-// unreachedFor is how long a command waits for a session whose node can't be reached any
-// more to come to another one.
+// unreachedFor is how long a command waits for a session that is on its way from one node to
+// another: its node can't be reached any more, or says that another one has it.
 const unreachedFor = 15 * time.Second
+
+// elsewhereHeader is on the answer of a node that was asked for a session which it doesn't
+// have: nothing was carried out.
+const elsewhereHeader = "Agentd-Elsewhere"
+
+// errPassedBack says that the node that should have a session says that another one does.
+var errPassedBack = errors.New("server: the node that was asked does not have the session either")
+
+// onItsWay reports whether a request was carried out nowhere because its session is between
+// two nodes.
+func onItsWay(err error) bool { return unreached(err) || errors.Is(err, errPassedBack) }
 
 // unreached reports whether a request was never sent: no connection came about.
 func unreached(err error) bool {

@@ -47,11 +47,12 @@ func atOnce(t *testing.T, peers []*remotePeer, do func(*remotePeer) error) {
 }
 
 // patient carries out a command, again if the server has too much to do: all peers
-// use one token, which has a bound of commands under way.
+// use one token, which has a bound of commands under way, and on a busy machine a write
+// may take so long that no more are let in.
 func patient[R any](ctx context.Context, c *client.Client, p command.Params) (*R, error) {
 	for {
 		res, err := client.Call[R](ctx, c, p)
-		if fault.KindOf(err) != fault.RateLimited {
+		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Kind != fault.RateLimited && (f.Kind != fault.Unavailable || f.RetryAfter == 0) {
 			return res, err
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -77,7 +77,7 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	if err != nil {
 		return nil, err
 	}
-	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
+	probe, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if _, err := r.status(probe); err != nil {
 		// The note is of a server that is gone; whether the data is free says the
@@ -86,6 +86,10 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	}
 	return r, nil
 }
+
+// answerWithin is how long a server of this machine may take for a word. One that is gone
+// answers at once, by its kernel; one that is only slow still has the data.
+const answerWithin = 30 * time.Second
 
 // token returns the token for a server that was named: the environment's, else
 // the one that a first start left in the directory of this machine.

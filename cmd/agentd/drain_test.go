@@ -61,7 +61,7 @@ func (p *process) states() map[string]string {
 // and follow their sessions: no command is refused, every turn ends, and no stream misses or
 // repeats a fact.
 func TestRollingRestart(t *testing.T) {
-	f := newFleet(t, "10s", slow)
+	f := newFleet(t, "1h", slow)
 	work := t.TempDir()
 	const quick = "repeat: true\nanswers: [{text: done}]"
 	names, dirs := []string{"node-a", "node-b"}, []string{f.dir(), f.dir()}

@@ -38,16 +38,17 @@ CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = fake, pg_catalog, public', current_database()); END $$`)
 }
 
-// noteLapses has the database note when a node renews a lease that was over.
+// noteLapses has the database note when a node renews a lease that was over, or gives it up.
 func (w *faultWorld) noteLapses() {
 	w.t.Helper()
 	w.execute(w.cluster.URL(w.database), `
 CREATE TABLE fake.lapses (node_id text);
 CREATE FUNCTION fake.note_lapse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	IF OLD.lease_until < fake.clock_timestamp() THEN INSERT INTO fake.lapses VALUES (NEW.node_id); END IF;
+	IF OLD.lease_until < fake.clock_timestamp() THEN INSERT INTO fake.lapses VALUES (OLD.node_id); END IF;
+	IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
 	RETURN NEW;
 END $$;
-CREATE TRIGGER note_lapse BEFORE UPDATE ON agentd.nodes FOR EACH ROW EXECUTE FUNCTION fake.note_lapse()`)
+CREATE TRIGGER note_lapse BEFORE UPDATE OR DELETE ON agentd.nodes FOR EACH ROW EXECUTE FUNCTION fake.note_lapse()`)
 }
 
 // lapses counts the leases that were lost, once all nodes that run have theirs.

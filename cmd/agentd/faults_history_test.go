@@ -96,7 +96,7 @@ func (s *faultSession) call(ctx context.Context, who int, r *rand.Rand, in sessi
 		if in.op == opTitle || in.op == opTurns {
 			begun = time.Since(s.w.began) // what was read before counts for nothing
 		}
-		out, err := s.tryCall(ctx, s.w.nodes[try%2], in)
+		out, err := s.tryCall(ctx, s.w.nodes[try%2], patience<<min(try/2, 5), in)
 		if err == nil {
 			s.recordCall(who, in, begun, out)
 			return nil
@@ -120,11 +120,12 @@ func (s *faultSession) recordCall(who int, in sessionCall, begun time.Duration, 
 	}
 }
 
-// patience is how long a client waits for an answer before it asks the other node.
+// patience is how long a client waits for an answer before it asks the other node. It grows
+// with each round: on a busy machine nobody might be quick enough for ever.
 const patience = 1500 * time.Millisecond
 
-func (s *faultSession) tryCall(ctx context.Context, n *faultNode, in sessionCall) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (s *faultSession) tryCall(ctx context.Context, n *faultNode, within time.Duration, in sessionCall) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	c, err := n.client()
 	if err != nil {

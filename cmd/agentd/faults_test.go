@@ -19,6 +19,7 @@ import (
 	"agentd/client"
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 	"agentd/internal/pgtest"
 )
 
@@ -228,7 +229,7 @@ func (w *faultWorld) round(kind *faultKind, victim, other *faultNode, r *rand.Ra
 	if kind.prepare != nil {
 		kind.prepare()
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute) // so that a broken test says what it waits for
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Minute) // so that a broken test says what it waits for
 	defer cancel()
 	var sessions []*faultSession
 	for i := range faultSessions {
@@ -267,9 +268,20 @@ func (w *faultWorld) begin(ctx context.Context, n *faultNode) *faultSession {
 	w.made++
 	s := &faultSession{w: w, id: fmt.Sprintf("sess_f%d", w.made), folder: w.t.TempDir()}
 	c, err := n.client()
-	if err == nil {
-		defer c.Close()
-		_, err = client.Call[command.CreateSessionResult](ctx, c, &command.CreateSession{SessionID: s.id, Workspace: &event.Workspace{Root: s.folder}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	// A node that a busy machine kept from its lease, or that is still coming back from the
+	// round before, refuses it for a while.
+	for {
+		_, err = client.Call[command.CreateSessionResult](ctx, c, &command.CreateSession{
+			SessionID: s.id, Workspace: &event.Workspace{Root: s.folder}, Mutation: command.Mutation{IdempotencyKey: "create " + s.id},
+		})
+		if fault.KindOf(err) != fault.Unavailable || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	if err == nil {
 		err = s.call(ctx, 0, rand.New(rand.NewPCG(0, 0)), sessionCall{opSubmit, "turn_" + s.id})

@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -20,23 +16,8 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
-	"agentd/internal/pgtest"
 	"agentd/internal/wire"
 )
-
-// twoNodes starts two servers over one database that know the same token.
-func twoNodes(t *testing.T) (a, b *process) {
-	t.Helper()
-	url, one, two := pgtest.Shared(t).Database(t), t.TempDir(), t.TempDir()
-	token := []byte("shared-" + rand.Text() + "\n")
-	for _, dir := range []string{one, two} {
-		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		accepted(t, dir)
-	}
-	return start(t, one, "--data", url, "--state-dir", one), start(t, two, "--data", url, "--state-dir", two)
-}
 
 // reader collects the events of one session, each once and in order.
 type reader struct {
@@ -196,7 +177,8 @@ func (p *process) global(ctx context.Context) io.Reader {
 // own it gets the log, once and in order, also when the owner is killed in the
 // middle of it. Who followed it on the owner goes on at the other node.
 func TestStreamsOutliveTheirOwner(t *testing.T) {
-	a, b := twoNodes(t)
+	f := newFleet(t, "1h", slow).quick()
+	a, b := f.node(f.dir()), f.node(f.dir())
 	r := a.submit("hello")
 	a.completed(r)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -230,7 +212,7 @@ func TestStreamsOutliveTheirOwner(t *testing.T) {
 			t.Fatalf("%s: %v", x.name, err)
 		}
 	}
-	a.signal(syscall.SIGKILL)
+	f.kill(a)
 	submitting.Wait()
 
 	// The other node takes the session over when the lease has ended.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentd/client"
 	"agentd/command"
@@ -57,13 +58,17 @@ func TestWaitingTurnsOfOneAccountStopNobody(t *testing.T) {
 	close(next)
 	clients.Wait()
 	p.awaitRunning(room)
+	s := &storm{t: t, p: p}
+	for s.figures().by["agentd_threads_waiting"] != turns-room {
+		time.Sleep(20 * time.Millisecond)
+	}
 	for range 3 {
 		if err := submitAndFollow(t.Context(), quiet, submitParams(t, "hello")); err != nil {
 			t.Error(err)
 		}
 		p.completed(p.submit("hello, too"))
 	}
-	f := (&storm{t: t, p: p}).figures()
+	f := s.figures()
 	for name, want := range map[string]float64{
 		`agentd_account_threads{accounts="busiest",state="waiting"}`:  turns - room,
 		`agentd_account_threads{accounts="busiest",state="running"}`:  room,

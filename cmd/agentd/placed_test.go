@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"agentd/client"
@@ -27,7 +26,7 @@ answers:
 func (f *fleet) placed(name, workspace, script, more string) *fleet {
 	f.t.Helper()
 	out, dir := *f, f.t.TempDir()
-	out.config = writeFile(f.t, dir, "node.yaml", "node: {lease: 1s, name: "+name+more+"}\npermissions: {mode: bypass}\nworkspace: {root: "+workspace+"}\n"+
+	out.config = writeFile(f.t, dir, "node.yaml", "node: {lease: "+f.lease+", name: "+name+more+"}\npermissions: {mode: bypass}\nworkspace: {root: "+workspace+"}\n"+
 		"providers:\n  - {id: play, kind: script, script: "+writeFile(f.t, dir, "answers.yaml", script)+", models: [{id: m, capabilities: [tools]}]}\n")
 	return &out
 }
@@ -59,7 +58,7 @@ func (p *process) refused(params command.Params, names string) {
 // is blocked and says so, nothing claims anything about the files, and it goes on by itself
 // when the node is back.
 func TestSessionsGoOnWhereTheirFilesAre(t *testing.T) {
-	f := newFleet(t, "1s", slow)
+	f := newFleet(t, "1h", slow)
 	here, there := t.TempDir(), t.TempDir()
 	dir := f.dir()
 	a, b := f.placed("node-a", here, placedScript, "").node(dir), f.placed("node-b", there, placedScript, "").node(f.dir())
@@ -70,7 +69,7 @@ func TestSessionsGoOnWhereTheirFilesAre(t *testing.T) {
 	}
 	stuck := b.in(r.SessionID, "", "stay there")
 	b.until(r.SessionID, "model.requested", 3)
-	a.stop(syscall.SIGKILL)
+	f.kill(a)
 
 	blocked := b.until(r.SessionID, "thread.updated", 1).Payload.(*event.ThreadUpdated)
 	if blocked.Status != "blocked" || blocked.Code != "place_unreachable" || !strings.Contains(blocked.Reason, "node-a") {
@@ -103,7 +102,7 @@ func TestSessionsGoOnWhereTheirFilesAre(t *testing.T) {
 // folder, or is in the pool whose file system the folder is on; and anywhere if it used no
 // files.
 func TestPlacesThatOthersReach(t *testing.T) {
-	f := newFleet(t, "1s", slow)
+	f := newFleet(t, "1h", slow)
 	work, shared := t.TempDir(), filepath.Join(t.TempDir(), "shared")
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		t.Fatal(err)
@@ -120,7 +119,7 @@ func TestPlacesThatOthersReach(t *testing.T) {
 	if err := errors.Join(os.Rename(shared, shared+".moved"), os.Mkdir(shared, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	a.stop(syscall.SIGKILL)
+	f.kill(a)
 	const quick = "answers: [{text: done}, {text: done}, {text: done}]"
 	b := f.placed("node-b", t.TempDir(), quick, "").node(f.dir())
 	b.until(same.SessionID, "turn.completed", 2)

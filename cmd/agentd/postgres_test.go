@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"crypto/rand"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -78,16 +75,8 @@ func TestASessionMovesToADatabase(t *testing.T) {
 // TestNodesForward has two nodes over one database: what reaches the node that
 // doesn't own the session is carried out by the one that does.
 func TestNodesForward(t *testing.T) {
-	url, one, two := pgtest.Shared(t).Database(t), t.TempDir(), t.TempDir()
-	token := []byte("shared-" + rand.Text() + "\n")
-	for _, dir := range []string{one, two} {
-		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		accepted(t, dir)
-	}
-	a := start(t, one, "--data", url, "--state-dir", one)
-	b := start(t, two, "--data", url, "--state-dir", two)
+	f := newFleet(t, "1h", slow).quick()
+	a, b := f.node(f.dir()), f.node(f.dir())
 	r := a.submit("hello")
 	a.completed(r)
 	c := b.client()
@@ -105,11 +94,10 @@ func TestNodesForward(t *testing.T) {
 		t.Errorf("a mistake through the other node: %v", err)
 	}
 	// A node that dies keeps its sessions until its lease is over.
-	a.signal(syscall.SIGKILL)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // so that a broken test ends
-	defer cancel()
+	a.stop(syscall.SIGKILL)
+	f.leaseEnds(a, time.Second)
 	for {
-		err := c.Do(ctx, &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"and again"`)}, &second)
+		err := c.Do(t.Context(), &command.SubmitTurn{SessionID: r.SessionID, Input: event.Raw(`"and again"`)}, &second)
 		if err == nil {
 			break
 		}

@@ -1,35 +1,23 @@
 package main
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"agentd/internal/pgtest"
 )
 
 // nodes are two servers over one database that know the same token.
 func nodes(t *testing.T) (a, b *process) {
 	t.Helper()
-	url, one, two := pgtest.Shared(t).Database(t), t.TempDir(), t.TempDir()
-	token := []byte("shared-" + rand.Text() + "\n")
-	for _, dir := range []string{one, two} {
-		if err := os.WriteFile(filepath.Join(dir, adminTokenFile), token, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		accepted(t, dir)
-	}
-	return start(t, one, "--data", url, "--state-dir", one), start(t, two, "--data", url, "--state-dir", two)
+	f := newFleet(t, "1h", slow).quick()
+	return f.node(f.dir()), f.node(f.dir())
 }
 
 // post sends a request of a protocol and returns what came.

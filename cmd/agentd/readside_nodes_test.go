@@ -40,7 +40,7 @@ func walkSessions(nodes ...*process) (total int64, seen map[string]int) {
 // move from one to the other: every answer has everything that was acknowledged, pages go
 // on across nodes, and what changes many sessions reaches those of both.
 func TestReadSideOverTwoNodes(t *testing.T) {
-	f := newFleet(t, "5s", "answers: []\n")
+	f := newFleet(t, "1h", "answers: []\n")
 	home := f.dir()
 	a, b := f.quick().node(home), f.quick().node(f.dir())
 	const sessions = 6

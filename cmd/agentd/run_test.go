@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -238,8 +239,17 @@ func TestRunWhenTheServerDies(t *testing.T) {
 				}
 				return
 			}
+			// However long the next server takes to begin, nobody gives up: at the old address
+			// there is someone who says nothing until it is there.
+			held, err := net.Listen("tcp", strings.TrimPrefix(p.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			writeFile(t, dir, "s.yaml", "answers:\n  - {text: here I am}\n")
-			p = start(t, filepath.Join(dir, "data"), "--config", filepath.Join(dir, "c.yaml"), "--listen", strings.TrimPrefix(p.url, "http://"))
+			p = start(t, filepath.Join(dir, "data"), "--config", filepath.Join(dir, "c.yaml"))
+			if err := held.Close(); err != nil {
+				t.Fatal(err)
+			}
 			c.see("here I am")
 			if code := c.end(); code != 0 {
 				t.Errorf("exit code %d", code)
@@ -290,7 +300,8 @@ func TestRunBlockedIsAFailureOfItsOwn(t *testing.T) {
 // interrupted, not left behind.
 func TestRunUnread(t *testing.T) {
 	for _, form := range []string{"--json=false", "--json"} {
-		dir := play(t, "answers:\n  - {text: a b c d e f g h i j k l m n o p q r s t u v w x y z, delay: 100ms}\n")
+		// However late the reader goes, there is more to say.
+		dir := play(t, "answers:\n  - {text: "+strings.Repeat("word ", 20_000)+", delay: 100ms}\n")
 		cmd := playing(t, dir, "run", form, "hello")
 		out, err := cmd.StdoutPipe()
 		if err != nil {

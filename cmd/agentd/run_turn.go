@@ -336,7 +336,8 @@ func (r *runner) interruptTurn() (done bool, err error) {
 		r.showHeld()
 	}
 	r.interrupted = true
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	// Who can't wait for a busy machine interrupts once more.
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	var res command.InterruptTurnResult
 	err = r.source.Do(ctx, &command.InterruptTurn{SessionID: r.sessionID, TurnID: r.turnID, Reason: "agentd run was stopped"}, &res)

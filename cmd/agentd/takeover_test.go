@@ -29,7 +29,10 @@ import (
 type fleet struct {
 	t           *testing.T
 	url, config string
-	token       []byte
+	// lease is an hour, unless time itself is what ends it: whatever a busy machine does, a
+	// node that lives keeps it then. That of one that doesn't is ended by [fleet.leaseEnds].
+	lease string
+	token []byte
 }
 
 // newFleet makes a database and a configuration with a lease and a script of answers.
@@ -39,7 +42,7 @@ func newFleet(t *testing.T, lease, script string, more ...string) *fleet {
 	answers := writeFile(t, dir, "answers.yaml", script)
 	text := "node: {lease: " + lease + "}\nproviders:\n  - {id: play, kind: script, script: " + answers + ", models: [{id: m}]}\n" + strings.Join(more, "\n")
 	return &fleet{
-		t: t, url: pgtest.Shared(t).Database(t), config: writeFile(t, dir, "node.yaml", text),
+		t: t, lease: lease, url: pgtest.Shared(t).Database(t), config: writeFile(t, dir, "node.yaml", text),
 		token: []byte("shared-" + rand.Text() + "\n"),
 	}
 }
@@ -59,6 +62,28 @@ func (f *fleet) dir() string {
 func (f *fleet) node(dir string, args ...string) *process {
 	f.t.Helper()
 	return start(f.t, dir, append([]string{"--data", f.url, "--state-dir", dir, "--config", f.config}, args...)...)
+}
+
+// leaseEnds has the lease of a node end after a while, which counts from now. The node is one
+// that can't renew it any more.
+func (f *fleet) leaseEnds(p *process, after time.Duration) {
+	f.t.Helper()
+	conn, err := pgx.Connect(f.t.Context(), f.url)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(f.t.Context())) }()
+	tag, err := conn.Exec(f.t.Context(), `UPDATE agentd.nodes SET lease_until = clock_timestamp() + $2::interval WHERE address = $1`, p.url, after)
+	if err != nil || tag.RowsAffected() != 1 {
+		f.t.Fatalf("the lease of %s: %v, %v", p.url, tag, err)
+	}
+}
+
+// kill kills a node, and ends its lease.
+func (f *fleet) kill(p *process) {
+	f.t.Helper()
+	p.stop(syscall.SIGKILL)
+	f.leaseEnds(p, 0)
 }
 
 // slow never answers. A turn that another node goes on with, which answers at once, comes to
@@ -81,11 +106,11 @@ func (f *fleet) quick() *fleet {
 // TestTurnGoesOnElsewhere kills a node in the middle of a turn. Another node takes the turn
 // up by itself: it is only followed there, which asks for nothing.
 func TestTurnGoesOnElsewhere(t *testing.T) {
-	f := newFleet(t, "1s", slow)
+	f := newFleet(t, "1h", slow)
 	a, b := f.node(f.dir()), f.quick().node(f.dir())
 	r := a.submit("hello")
 	b.until(r.SessionID, "model.requested", 1)
-	a.stop(syscall.SIGKILL)
+	f.kill(a)
 	b.completed(r)
 }
 
@@ -276,12 +301,13 @@ func TestAdvertisedAddress(t *testing.T) {
 // TestFrozenOwner: a command for a session whose node is frozen fails when that node's lease
 // ends, and not when the client loses patience; tried again it is carried out here.
 func TestFrozenOwner(t *testing.T) {
-	f := newFleet(t, "1s", slow).quick()
+	f := newFleet(t, "1h", slow).quick()
 	a, b := f.node(f.dir()), f.node(f.dir())
 	r := a.submit("hello")
 	a.completed(r)
 	a.signal(syscall.SIGSTOP)
 	defer a.signal(syscall.SIGCONT)
+	f.leaseEnds(a, time.Second)
 	var next command.SubmitTurnResult
 	params := &command.SubmitTurn{SessionID: r.SessionID, TurnID: "turn_again", Input: event.Raw(`"again"`)}
 	for {
@@ -299,12 +325,12 @@ func TestFrozenOwner(t *testing.T) {
 // TestCommandBringsWork: a command that needs a session is quicker than the takeover of what
 // its dead node was doing. The node that carries it out goes on with the work.
 func TestCommandBringsWork(t *testing.T) {
-	f := newFleet(t, "1s", slow)
+	f := newFleet(t, "1h", slow)
 	a := f.node(f.dir())
 	b := f.quick().node(f.dir())
 	r := a.submit("hello")
 	a.until(r.SessionID, "model.requested", 1)
-	a.stop(syscall.SIGKILL)
+	f.kill(a)
 	c, title := b.client(), "a new title"
 	for {
 		var res command.UpdateSessionResult

@@ -106,7 +106,7 @@ func TestAKillLosesNoTelemetryOnPostgreSQL(t *testing.T) {
 func killLosesNothing(t *testing.T, dir, data string) {
 	t.Helper()
 	k := &killed{T: t, Collector: otlptest.NewCollector(t, nil), dir: dir, data: data}
-	k.conf = writeFile(t, t.TempDir(), "c.yaml", fmt.Sprintf("telemetry: {otlpEndpoint: %q, signals: [traces], metricsInterval: 1h}\nworkspace: {root: %q}\n", k.URL, t.TempDir()))
+	k.conf = writeFile(t, t.TempDir(), "c.yaml", fmt.Sprintf("telemetry: {otlpEndpoint: %q, signals: [traces], metricsInterval: 1h, timeout: 1h}\nworkspace: {root: %q}\n", k.URL, t.TempDir()))
 	p := k.start()
 	k.turn(p, "sess_a")
 	k.turn(p, "sess_a")

@@ -30,7 +30,7 @@ permissions: {mode: bypass}
 workspace: {root: %[1]s/work}
 hooks:
   - {point: pre_tool_use, command: [/bin/true]}
-telemetry: {otlpEndpoint: "%[2]s", metricsInterval: 1h, resource: ["deployment.environment.name=test"]}
+telemetry: {otlpEndpoint: "%[2]s", metricsInterval: 1h, timeout: 1h, resource: ["deployment.environment.name=test"]}
 `
 
 const busyScript = `
@@ -57,6 +57,9 @@ func TestTelemetryExportEqualsLive(t *testing.T) {
 	p := start(t, data, "--config", conf)
 	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	r := p.turnWith(t, data, withHeaders{"Traceparent": "00-" + trace + "-" + parent + "-01"})
+	// What is sent while the server stops has a few seconds only.
+	k := &killed{T: t, Collector: c, dir: data, data: data, conf: conf}
+	k.arrives(k.rebuilt(r.SessionID))
 	if code := p.stop(syscall.SIGTERM); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}

@@ -191,15 +191,23 @@ func programsWork() bool {
 func TestConsoleTellsWhatItSees(t *testing.T) {
 	c := atTerminal(t, 80, 24, self(t, "chat", "--plain", "--model", "script/script"))
 	c.see("/help lists the commands")
-	c.patience = 2
+	c.bear(2)
 	text, err := c.waitFor(func(text string) bool { return strings.Contains(text, "never said") })
 	if err == nil || !strings.Contains(err.Error(), "draws nothing") || !strings.Contains(text, "/help lists the commands") {
 		t.Errorf("%v with the screen %q", err, text)
 	}
+	c.bear(idlePatience)
 	c.typing("/quit\n")
 	if _, err := c.waitFor(func(string) bool { return false }); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// bear changes how much oftener than not the programs must be seen idle.
+func (c *console) bear(patience int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = patience
 }
 
 // see waits until a text is seen.

@@ -46,11 +46,13 @@ func weather(t *testing.T, clients int) {
 		{"slow", s.slow, []string{`agentd_subscribers{transport="sse"}`, `agentd_subscribers{transport="websocket"}`, "agentd_answer_bytes"}},
 	} {
 		crowd := s.gather(kind.open)
+		// The server bears them for some seconds; a busy machine may need those for the others.
+		first := s.figures()
 		s.others()
 		f := s.figures()
 		t.Logf("%s: %s; before: %s", kind.name, f, before)
 		for _, name := range kind.hanging {
-			if n := f.by[name] - before.by[name]; n < float64(clients)/8 {
+			if n := max(first.by[name], f.by[name]) - before.by[name]; n < float64(clients)/8 {
 				t.Errorf("%s: %s is %v more than before: too few hung while others were served", kind.name, name, n)
 			}
 		}

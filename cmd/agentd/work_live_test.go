@@ -62,9 +62,7 @@ func TestJobShowsABarAtATerminal(t *testing.T) {
 	if !strings.Contains(raw, "\r\x1b[K") {
 		t.Errorf("the bar is not drawn again: %q", raw)
 	}
-	if n := strings.Count(c.screen.Text(), "] "); n != 1 {
-		t.Errorf("%d bars are seen", n)
-	}
+	c.until("one bar", func(text string) bool { return strings.Count(text, "] ") == 1 })
 	c.typing("\x03")
 	c.see("was cancelled; finished items stay")
 	if code := exitCode(c); code != 1 {

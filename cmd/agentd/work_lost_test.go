@@ -34,10 +34,10 @@ func TestALostTaskIsTriedAgainOverKills(t *testing.T) {
 	p := start(t, data)
 	call[command.CreateSessionResult](p, &command.CreateSession{SessionID: "sess_l"})
 	// How often it is lost before the next worker comes depends on the machine: there
-	// are attempts enough.
+	// are attempts enough, and far fewer than a task remembers.
 	call[command.TaskResult](p, &command.CreateTask{
 		TaskID: "task_l", SessionID: "sess_l", Objective: "Ship it", Worker: "external",
-		TaskFields: command.TaskFields{HeartbeatTimeoutMs: 500, RetryPolicy: &event.RetryPolicy{MaxAttempts: 1000, BackoffMs: 20, MaxBackoffMs: 50}},
+		TaskFields: command.TaskFields{HeartbeatTimeoutMs: 500, RetryPolicy: &event.RetryPolicy{MaxAttempts: 1000, BackoffMs: 1000, MaxBackoffMs: 1000}},
 	})
 	first := call[command.TaskRunResult](p, &command.StartTask{TaskID: "task_l"}).RunID
 	p.until("sess_l", event.TypeTaskLost, 1)
