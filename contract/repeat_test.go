@@ -22,7 +22,6 @@ type keyedCall struct {
 // is the first one. Under the same key another call is a conflict.
 func TestEveryChangeIsMadeOnce(t *testing.T) {
 	c := &client{T: t, base: serve(t), operations: map[string]bool{}}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	var made []keyedCall
 	covered := map[command.Name]bool{}
 	c.around = func(name command.Name, body string) answer {

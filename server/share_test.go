@@ -23,9 +23,7 @@ func TestAMessageThatNeverEndsIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(bytes.Repeat([]byte(" "), 200<<10)); err != nil {
-		t.Fatal(err)
-	}
+	_, _ = w.Write(bytes.Repeat([]byte(" "), 200<<10)) // on a busy machine it is cut off before all of it is sent
 	if _, _, err := c.Read(t.Context()); err == nil {
 		t.Error("an unfinished message was answered")
 	}

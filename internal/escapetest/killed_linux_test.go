@@ -75,7 +75,7 @@ func (a *agentServer) writeJSON(name string, content any) {
 // until waits for what no signal tells.
 func (a *agentServer) until(what string, done func() bool) {
 	a.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); { // so that a broken test ends
+	for deadline := time.Now().Add(5 * time.Minute); !done(); { // so that a broken test ends
 		if time.Now().After(deadline) {
 			a.Fatalf("never: %s", what)
 		}

@@ -233,7 +233,7 @@ func (a *agentServer) lines(id, trial string) {
 // got.
 func (a *agentServer) sent(word string) {
 	a.Helper()
-	deadline := time.Now().Add(time.Minute) // so that a broken test ends
+	deadline := time.Now().Add(5 * time.Minute) // so that a broken test ends
 	for time.Now().Before(deadline) {
 		a.asked.Lock()
 		got := bytes.Clone(a.asked.telemetry.Bytes())

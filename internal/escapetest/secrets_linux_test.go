@@ -391,7 +391,7 @@ func (a *agentServer) command(name string, params map[string]any) map[string]any
 // ready waits until the MCP server's tool is offered.
 func (a *agentServer) ready() {
 	a.Helper()
-	deadline := time.Now().Add(time.Minute) // so that a broken test ends
+	deadline := time.Now().Add(5 * time.Minute) // so that a broken test ends
 	for time.Now().Before(deadline) {
 		out := a.sendRequest("results of commands", http.MethodPost, "/v1/commands/get_tool_inventory", map[string]any{})
 		if bytes.Contains(out, []byte("mcp__planted__tell")) {
@@ -454,7 +454,7 @@ type streamed struct{ Type, TurnID, ActionID string }
 // followTo keeps the stream of a session up to a fact.
 func (a *agentServer) followTo(id string, end func(streamed) bool) {
 	a.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/v1/sessions/"+id+"/events?after=0", nil)
 	a.must(err)

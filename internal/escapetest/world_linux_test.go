@@ -460,7 +460,7 @@ func (w *world) receive(network, at string) string {
 // follow waits until a process of the session has printed a word.
 func (w *world) follow(sessionID, word string) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // so that a broken test ends
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // so that a broken test ends
 	defer cancel()
 	sub, err := w.r.Subscribe(ctx, command.Local(), sessionID, 0)
 	w.must(err)

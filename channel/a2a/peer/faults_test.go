@@ -105,7 +105,10 @@ func TestMisdeedsOfAPeer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {
 				t.Parallel()
 				f, follow := way(t, by)
-				k := newKit(t, f, follow, func(o *peerOptions) { o.Timeout, o.Silence = time.Second, time.Second })
+				k := newKit(t, f, follow, func(o *peerOptions) {
+					o.Attempts = 1000 // on a busy machine other requests take that long, too
+					o.Timeout, o.Silence = time.Second, time.Second
+				})
 				f.fault(looks(by), 1, f.does(by, wrong))
 				k.delegate()
 				f.awaitTask("theirs-1")
