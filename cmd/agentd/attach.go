@@ -216,7 +216,7 @@ func (a *app) project() (root, cwd string, err error) {
 
 // startWithin is how long a server may take to start: the one before has time to let
 // running steps end.
-const startWithin = stopWithin + 20*time.Second
+var startWithin = stopWithin + 20*time.Second
 
 // stopNoted asks a server to end, after it said over its own door which process it is.
 func stopNoted(ctx context.Context, n *serverNote) error {

@@ -46,7 +46,7 @@ func (d *dataset) write(name, content string) {
 // task adds a task that is scored by a script.
 func (d *dataset) task(name, instruction, script string) {
 	d.Helper()
-	d.write("tasks/"+name+"/task.toml", "schema_version = \"1.4\"\n[task]\nname = \"demo/"+name+"\"\n[agent]\ntimeout_sec = 60\n[verifier]\ntimeout_sec = 60\n")
+	d.write("tasks/"+name+"/task.toml", "schema_version = \"1.4\"\n[task]\nname = \"demo/"+name+"\"\n[agent]\ntimeout_sec = 600\n[verifier]\ntimeout_sec = 600\n")
 	d.write("tasks/"+name+"/instruction.md", instruction)
 	d.write("tasks/"+name+"/environment/given.txt", "given")
 	d.write("tasks/"+name+"/environment/Dockerfile", "FROM scratch")

@@ -106,7 +106,7 @@ func (a *app) token(c *config.Config) string {
 
 // settleTime is how long the start of a server, or a turn of this process, waits for
 // MCP servers.
-const settleTime = 10 * time.Second
+var settleTime = 10 * time.Second
 
 // localFacts is a data directory that this process opened.
 type localFacts struct {

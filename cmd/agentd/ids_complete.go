@@ -12,12 +12,11 @@ import (
 	"agentd/cmd/agentd/internal/shortid"
 )
 
-const (
-	// maxCompletions bounds what a shell is offered.
-	maxCompletions = 50
-	// completeWithin bounds how long a shell waits.
-	completeWithin = 2 * time.Second
-)
+// maxCompletions bounds what a shell is offered.
+const maxCompletions = 50
+
+// completeWithin bounds how long a shell waits.
+var completeWithin = 2 * time.Second
 
 // completeIDs lets shells complete the ids of a command's arguments and flags.
 func (a *app) completeIDs(cmd *cobra.Command, uses []idUse) {

@@ -21,6 +21,8 @@ type idWorld struct {
 	server *process
 	// whole are ids by the nouns of their kinds.
 	whole map[string]string
+	// trials are the sessions of trials.
+	trials []string
 }
 
 const idScript = `answers:
@@ -50,19 +52,36 @@ func newIDWorld(t *testing.T) *idWorld {
 		`create_task {"taskId":"one_task","sessionId":"asks","objective":"x","draft":true}`,
 		`create_task {"taskId":"one_task_too","sessionId":"asks","objective":"x","draft":true}`,
 		`submit_turn {"sessionId":"asks","turnId":"one_turn_later","input":"hello"}`,
-		`submit_turn {"sessionId":"lists","create":true,"input":"list"}`,
 	} {
-		name, body, _ := strings.Cut(params, " ")
-		if _, errs, code := w.run("call", name, body); code != 0 && name != "fork_thread" {
-			t.Fatalf("%s: %s", params, errs)
-		}
+		w.call(params)
 	}
 	of := &world{T: t}
 	w.whole["action"] = of.await(w.server, "asks", event.TypeActionRequired).ActionID
 	of.await(w.server, "asks_too", event.TypeActionRequired)
+	for _, trial := range w.trials {
+		of.await(w.server, trial, event.TypeBenchmarkTrialCompleted)
+	}
+	w.call(`submit_turn {"sessionId":"lists","create":true,"input":"list"}`) // what is used last
 	w.whole["tool"] = of.await(w.server, "lists", event.TypeToolResult).ToolCallID
 	of.await(w.server, "lists", event.TypeTurnCompleted)
 	return w
+}
+
+// call carries out a command with parameters.
+func (w *idWorld) call(params string) {
+	w.Helper()
+	name, body, _ := strings.Cut(params, " ")
+	out, errs, code := w.run("call", name, body)
+	if code != 0 && name != "fork_thread" {
+		w.Fatalf("%s: %s", params, errs)
+	}
+	if name == "start_benchmark_trial" {
+		session, err := between(out, `"sessionId":"`, `"`)
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.trials = append(w.trials, session)
+	}
 }
 
 // run carries out a command line in this process, against the world's server.
@@ -153,7 +172,7 @@ func TestShortIDs(t *testing.T) {
 		{"why " + w.whole["tool"][:20], "list_files", 0},
 		{"why " + w.whole["tool"][5:], "list_files", 0},
 		{"why last", "turn.completed", 0},
-		{"actions " + w.whole["action"][:17], "Which colour?", 0},
+		{"actions " + w.whole["action"][:30], "Which colour?", 0}, // the two may be of one millisecond
 		{"turns --session asks --json", `"turnId":"one_turn"`, 0},
 		{"diff one_turn", "no finished turn one_turn in session asks", 1}, // the session is that of the turn
 		{"deny --cancel last", ": cancel", 0},

@@ -219,7 +219,7 @@ func TestLoginAsksWhere(t *testing.T) {
 	}
 	// Without a keyring nobody is asked, and one that hangs isn't waited for.
 	r.service.Behave(keyringtest.Behaviour{Silent: true})
-	c := atTerminal(t, 200, 30, r.at(r.bus.Address(), "login"))
+	c := atTerminal(t, 200, 30, r.at(r.bus.Address(), "login"), hurry)
 	c.see("Key of mine")
 	c.typing(goodKey + "\r")
 	c.see("The key of mine is stored in " + r.home)

@@ -17,12 +17,11 @@ import (
 	"agentd/model"
 )
 
-const (
-	// keyringWithin is how long the keyring may take to answer when no one is asked.
-	keyringWithin = 5 * time.Second
-	// personWithin is how long its user may take to unlock it.
-	personWithin = 2 * time.Minute
-)
+// keyringWithin is how long the keyring may take to answer when no one is asked.
+var keyringWithin = 5 * time.Second
+
+// personWithin is how long its user may take to unlock it.
+const personWithin = 2 * time.Minute
 
 // askedKeyring has what the keyring answered, so that a process asks it once for each
 // key, and not at all once it can't be reached.

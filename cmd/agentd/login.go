@@ -246,7 +246,7 @@ func (a *app) storeKey(ctx context.Context, p config.Provider, key, store string
 }
 
 // reachWithin is how long it may take to find out whether there is a keyring.
-const reachWithin = 2 * time.Second
+var reachWithin = 2 * time.Second
 
 // chooseStore asks where to keep a key, if no one has said so and there is a choice.
 func (a *app) chooseStore(ctx context.Context, p config.Provider, store string) (string, error) {

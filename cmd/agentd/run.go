@@ -132,7 +132,7 @@ func (o *runFlags) params(text string) (*command.SubmitTurn, error) {
 
 // silence is how long a pipe may be silent before a prompt goes without it: many
 // programs start others with a pipe that they never write to.
-const silence = 3 * time.Second
+var silence = 3 * time.Second
 
 // promptText returns the prompt, and whether standard input was read for it.
 func (a *app) promptText(ctx context.Context, given []string) (text string, used bool, err error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentd/cmd/agentd/internal/terminal"
@@ -78,9 +80,11 @@ func (c *Conversation) submitTurn(m *Message, policy string) {
 	}
 }
 
-// How often a command is tried again that a server which restarts didn't answer.
+// How often a command is tried again that a server which restarts didn't answer, and that
+// nobody was there to hear: a start may take long.
 const (
 	submitTries = 20
+	startTries  = 240
 	submitPause = 250 * time.Millisecond
 )
 
@@ -89,7 +93,11 @@ const (
 func (c *Conversation) doPatiently(p command.Params, res any) error {
 	for try := 1; ; try++ {
 		err := c.source.Do(c.ctx, p, res)
-		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || try == submitTries {
+		tries := submitTries
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			tries = startTries
+		}
+		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || try >= tries {
 			return err
 		}
 		timer := time.NewTimer(submitPause)
@@ -186,7 +194,7 @@ func (c *Conversation) Abandon() {
 	if c.active == "" || c.source.Remote() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // nobody waits for it
 	defer cancel()
 	_ = c.source.Do(ctx, c.interruption("the terminal was closed"), nil) // the terminal that would show the error is gone
 }

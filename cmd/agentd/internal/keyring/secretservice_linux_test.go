@@ -30,6 +30,37 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
+// over is a context whose time is over when its test says so.
+type over struct {
+	context.Context
+	done chan struct{}
+}
+
+func (o *over) Done() <-chan struct{} { return o.done }
+
+func (o *over) Err() error {
+	select {
+	case <-o.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// untilAsked ends as soon as someone was asked once more.
+func untilAsked(t *testing.T, service *keyringtest.Service) context.Context {
+	t.Helper()
+	o := &over{t.Context(), make(chan struct{})}
+	before := service.Prompts()
+	go func() {
+		for service.Prompts() == before && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		close(o.done)
+	}()
+	return o
+}
+
 // calls are all that a keyring can be asked for.
 func calls(ctx context.Context, k *keyring.Keyring) map[string]error {
 	_, read := k.Read(ctx, key)
@@ -110,7 +141,7 @@ func TestLockedKeyring(t *testing.T) {
 		}
 	}
 	service.Behave(keyringtest.Behaviour{Locked: true, Ignore: true})
-	for what, err := range map[string]error{"unlock": k.Unlock(soon(t)), "store": k.Store(soon(t), key, "new")} {
+	for what, err := range map[string]error{"unlock": k.Unlock(untilAsked(t, service)), "store": k.Store(untilAsked(t, service), key, "new")} {
 		if !errors.Is(err, keyring.ErrSlow) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -33,18 +33,21 @@ func (c *client) runLocal(line string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.shell = &localCommand{stop: cancel}
 	c.talk.View.Insert("", c.ink.Paint(terminal.Cyan, "! ")+c.ink.Paint(terminal.Bold, terminal.Plain(line)))
+	shell := c.options.Env["SHELL"]
+	if shell == "" {
+		shell = "/bin/sh"
+	}
+	cmd := exec.CommandContext(ctx, shell, "-c", line)
+	cmd.Dir = c.options.Folder
+	out := &tail{}
+	cmd.Stdout, cmd.Stderr = out, out
+	ownGroup(cmd)
+	err := cmd.Start() // before it can be stopped
 	c.beside.Go(func() {
 		defer cancel()
-		shell := c.options.Env["SHELL"]
-		if shell == "" {
-			shell = "/bin/sh"
+		if err == nil {
+			err = cmd.Wait()
 		}
-		cmd := exec.CommandContext(ctx, shell, "-c", line)
-		cmd.Dir = c.options.Folder
-		out := &tail{}
-		cmd.Stdout, cmd.Stderr = out, out
-		ownGroup(cmd)
-		err := cmd.Run()
 		c.Post(func() { c.localEnded(line, out, err) })
 	})
 }
