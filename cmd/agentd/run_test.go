@@ -335,6 +335,7 @@ func TestRunSilentPipe(t *testing.T) {
 	defer w.Close()
 	cmd := self(t, "run", "hello")
 	cmd.Stdin = r
+	cmd.Env = append(cmd.Env, hurry)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "no input on standard input") || !strings.Contains(string(out), "You said: hello") {
 		t.Errorf("%v\n%s", err, out)
