@@ -146,10 +146,17 @@ func nodeFollow(k *kit) {
 		f.wait(20 * time.Millisecond)
 	}
 	want := map[string]uint64{}
-	for range followRounds {
+	for round := range followRounds {
 		for i := range 5 {
 			id := fmt.Sprintf("s%d", i)
 			want[id] = HeadOf(k.grow(id, 2, 50)).Sequence
+		}
+		if round > 0 {
+			continue
+		}
+		// The hints after this one have to go on from it.
+		if err := f.until(k.ctx, map[string]uint64{"s0": want["s0"]}); err != nil {
+			k.Fatalf("%v", err)
 		}
 	}
 	if err := f.until(k.ctx, want); err != nil {
