@@ -37,11 +37,14 @@ func (l *Loop) keepAnswer(k key, requestID, text string) {
 func (l *Loop) lastAnswer(k key, e Effect) (string, error) {
 	var requestID string
 	var at uint64
-	if err := l.viewIfNext(l.ctx, k, e, func(_ *state.Session, t *state.Thread) {
+	look := l.ifNext(k, e, func(_ *state.Session, t *state.Thread) {
 		if c := t.Active.Call; c != nil {
 			requestID, at = c.ModelRequestID, c.EndSequence
 		}
-	}); err != nil || at == 0 {
+	})
+	// What this runner got may still be on its way to the store: it becomes durable with
+	// the end of the turn, in one commit.
+	if err := l.m.Peek(l.ctx, k.session, look); err != nil || at == 0 {
 		return "", err
 	}
 	l.mu.Lock()
@@ -49,6 +52,9 @@ func (l *Loop) lastAnswer(k key, e Effect) (string, error) {
 	l.mu.Unlock()
 	if kept.requestID == requestID {
 		return kept.text, nil
+	}
+	if err := l.m.View(l.ctx, k.session, look); err != nil {
+		return "", err
 	}
 	fact, err := readFact(l.ctx, l.opt.Store, k.session, at)
 	if err != nil {

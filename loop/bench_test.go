@@ -21,10 +21,10 @@ import (
 	"agentd/store/pebble"
 )
 
-// counting counts the bytes that a store is given.
+// counting counts the commits of a store and the bytes that it is given.
 type counting struct {
 	store.Store
-	bytes atomic.Int64
+	bytes, commits atomic.Int64
 }
 
 func (c *counting) Append(ctx context.Context, batches []*store.Batch) []error {
@@ -44,6 +44,7 @@ func (c *counting) Append(ctx context.Context, batches []*store.Batch) []error {
 		}
 	}
 	c.bytes.Add(int64(n))
+	c.commits.Add(1)
 	return c.Store.Append(ctx, batches)
 }
 
@@ -190,7 +191,7 @@ func BenchmarkTurns(b *testing.B) {
 			for i := range askers {
 				askers[i] = newAsker(b, r, fmt.Sprintf("sess_%d", i))
 			}
-			before, bytes := cpu(b), s.bytes.Load()
+			before, bytes, commits := cpu(b), s.bytes.Load(), s.commits.Load()
 			b.ResetTimer()
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -210,6 +211,7 @@ func BenchmarkTurns(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
 			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1e3, "µs-cpu/turn")
 			b.ReportMetric(float64(s.bytes.Load()-bytes)/float64(b.N), "B/turn")
+			b.ReportMetric(float64(s.commits.Load()-commits)/float64(b.N), "commits/turn")
 		})
 	}
 }

@@ -183,13 +183,18 @@ func (l *Loop) tellHooks(k key, e TellHooks) error {
 // viewIfNext reads the state if the effect is still the next one. A goroutine that took an
 // interruptible context before is not asked to do what was interrupted.
 func (l *Loop) viewIfNext(ctx context.Context, k key, e Effect, read func(*state.Session, *state.Thread)) error {
-	return l.m.View(ctx, k.session, func(s *state.Session) error {
+	return l.m.View(ctx, k.session, l.ifNext(k, e, read))
+}
+
+// ifNext returns a look at the state that reads it if the effect is still the next one.
+func (l *Loop) ifNext(k key, e Effect, read func(*state.Session, *state.Thread)) func(*state.Session) error {
+	return func(s *state.Session) error {
 		if l.opt.Policy.Next(s, k.thread, l.opt.Clock()) != e {
 			return errMoved
 		}
 		read(s, s.Thread(k.thread))
 		return nil
-	})
+	}
 }
 
 // maxStops bounds how often hooks may keep a turn from ending.
