@@ -2,6 +2,7 @@ package process
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -72,6 +73,8 @@ type gather struct {
 	emit    func(Chunk)
 	limiter *rate.Limiter
 	now     func() time.Time
+	// reads counts the beginnings and the ends of reads: it is odd while one waits.
+	reads atomic.Int64
 
 	mu    sync.Mutex
 	head  []byte

@@ -107,7 +107,9 @@ func readAll(r *os.File, g *gather) {
 		} else {
 			_ = r.SetReadDeadline(time.Time{})
 		}
+		g.reads.Add(1)
 		n, err := r.Read(buf)
+		g.reads.Add(1)
 		if n > 0 {
 			g.add(buf[:n])
 		}
@@ -126,16 +128,39 @@ func readAll(r *os.File, g *gather) {
 // process that got away from the tree can hold a stream open then.
 const lingerFor = 2 * time.Second
 
-// finish waits for the readers and closes our ends.
+// finish waits for the readers and closes our ends. A reader that has something to do,
+// such as to hand on what it read to a store that is slow, is waited for.
 func (s *streams) finish() {
-	timer := time.AfterFunc(lingerFor, func() {
-		for _, r := range s.inputs {
-			_ = r.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.wg.Wait()
+	}()
+	seen := make([]int64, len(s.inputs))
+	timer := time.NewTimer(lingerFor / 2)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ended:
+			s.closeOurs()
+			return
+		case <-timer.C:
+			s.closeQuiet(seen)
+			timer.Reset(lingerFor / 2)
 		}
-	})
-	s.wg.Wait()
-	timer.Stop()
-	s.closeOurs()
+	}
+}
+
+// closeQuiet closes the streams whose readers have waited for output since the last time,
+// and notes where the others are.
+func (s *streams) closeQuiet(seen []int64) {
+	for i, r := range s.inputs {
+		now := s.gather[i].reads.Load()
+		if now%2 == 1 && now == seen[i] {
+			_ = r.Close() // its reader ends
+		}
+		seen[i] = now
+	}
 }
 
 // output is what was kept.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"agentd"
 	"agentd/channel/a2a"
@@ -168,6 +169,8 @@ func newKit(t *testing.T, change ...func(*a2a.Options)) *kit {
 	k.opt = a2a.Options{
 		Card: a2a.CardInfo{Name: "test", Description: "An agent of tests.", URL: "https://agent.example", Version: "1", Extended: true},
 		Push: a2a.PushOptions{Key: bytes.Repeat([]byte{7}, 32)},
+		// What is cancelled has ended when it is told, however busy the machine is.
+		CancelWait: 3 * time.Minute,
 		Caller: func(ctx context.Context) (command.Caller, command.Role, bool) {
 			name, ok := ctx.Value(tokenKey{}).(string)
 			w := who[name]
