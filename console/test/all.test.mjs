@@ -1,7 +1,7 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { assert, axe, go, noSidewaysScroll, ownServer, server, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, server, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
@@ -53,7 +53,8 @@ export default {
     await box.getByText("not_found").waitFor();
     await box.getByText("It may have been deleted, or it belongs to another account.").waitFor();
     const id = await box.getByText(/^Request /).locator("code").innerText();
-    assert.ok(s.log.includes(id), "the server's log has the request");
+    // It is logged when it was answered, and the log comes over another pipe.
+    await eventually(() => s.log.includes(id), (logged) => logged);
     // What was tried and refused has them, too.
     await go(page, "/evidence");
     await page.getByLabel("Session", { exact: true }).fill("sess_nowhere");
