@@ -197,6 +197,7 @@ func TestConsoleTellsWhatItSees(t *testing.T) {
 		t.Errorf("%v with the screen %q", err, text)
 	}
 	c.bear(idlePatience)
+	c.patience = idlePatience
 	c.typing("/quit\n")
 	if _, err := c.waitFor(func(string) bool { return false }); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("after the end: %v", err)
