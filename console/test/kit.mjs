@@ -174,6 +174,11 @@ export async function ownServer(t, options = {}) {
 export async function visit(t, s, path = "/", { token = s.token, viewport = { width: 1280, height: 800 }, theme = "light", login = true, errors = [] } = {}) {
   const context = await t.browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
   context.setDefaultTimeout(patience);
+  // Notices go away by themselves after a few seconds, on a busy machine before a test has looked: here they stay.
+  await context.addInitScript(() => {
+    const later = window.setTimeout;
+    window.setTimeout = (run, ms, ...rest) => later(run, ms === 4000 || ms === 12_000 ? 3_600_000 : ms, ...rest);
+  });
   const page = await context.newPage();
   const bad = [];
   const expected = (text) => errors.some((e) => text.includes(e));
