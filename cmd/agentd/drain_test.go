@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentd/client"
 	"agentd/command"
@@ -37,14 +38,16 @@ func (r *rolling) do(ctx context.Context, i int, p command.Params, res any) erro
 		if !unanswered(err) {
 			return err
 		}
+		time.Sleep(10 * time.Millisecond << min(try, 6))
 	}
 	return err
 }
 
-// unanswered reports whether no answer came, or that of a node which stops.
+// unanswered reports whether no answer came, or that of a node which stops, or that of one which
+// a busy machine kept from writing for some seconds.
 func unanswered(err error) bool {
 	_, ok := errors.AsType[*url.Error](err)
-	return ok || strings.Contains(err.Error(), "the runtime is stopping")
+	return ok || strings.Contains(err.Error(), "the runtime is stopping") || strings.Contains(err.Error(), "the store has not taken a write")
 }
 
 // states returns what the nodes say of each other.
