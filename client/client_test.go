@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/leaktest"
 	"agentd/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // serve returns a client for a handler.
 func serve(t *testing.T, h http.HandlerFunc, opt *Options) *Client {

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"agentd/internal/leaktest"
 	"agentd/sandbox"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 		victim(dir)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // report is this machine's, probed once.

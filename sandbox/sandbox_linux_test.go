@@ -12,9 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentd/internal/leaktest"
 	"agentd/sandbox/internal/stage"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 		attack(name)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // report is this machine's, probed once.

@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"agentd/command"
 	"agentd/fault"
+	"agentd/internal/leaktest"
 	"agentd/internal/wire"
 	"agentd/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // tokens is an authenticator for tests: the token is its own name.
 type tokens struct {

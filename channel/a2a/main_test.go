@@ -3,8 +3,8 @@ package a2a_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"agentd/internal/leaktest"
 )
 
 // Nothing that a test started is left when it ends.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

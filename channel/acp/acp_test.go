@@ -9,15 +9,14 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"agentd/channel/acp"
 	"agentd/command"
 	"agentd/internal/adaptertest"
+	"agentd/internal/leaktest"
 	"agentd/model/provider/script"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // line is any message.
 type line struct {

@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"agentd"
 	"agentd/channel/agui"
 	"agentd/internal/adaptertest"
+	"agentd/internal/leaktest"
 	"agentd/model/provider/script"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // runtime is the real one as adapters want it.
 type runtime = agentd.Port

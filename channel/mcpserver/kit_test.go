@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"agentd"
 	"agentd/channel/mcpserver"
@@ -22,6 +21,7 @@ import (
 	"agentd/evidence/replaytest"
 	"agentd/internal/adaptertest"
 	"agentd/internal/gen"
+	"agentd/internal/leaktest"
 	"agentd/loop"
 	"agentd/model/provider/script"
 	"agentd/store"
@@ -29,7 +29,7 @@ import (
 	"agentd/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // The revisions.
 const (

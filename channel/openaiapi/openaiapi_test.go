@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"agentd"
 	"agentd/channel/openaiapi"
 	"agentd/command"
 	"agentd/internal/adaptertest"
+	"agentd/internal/leaktest"
 	"agentd/model/provider/script"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // runtime is the real one as adapters want it.
 type runtime = agentd.Port

@@ -144,6 +144,7 @@ var importTable = []row{
 	{dir: "telemetry/otlp/otlptest", role: support},
 	{dir: "server/oidc/oidctest", role: support},
 	{dir: "cmd/agentd/internal/terminal/termtest", role: support},
+	{dir: "internal/leaktest", role: support},
 	{dir: "internal/pgtest", role: support},
 	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},

@@ -10,18 +10,18 @@ import (
 	"slices"
 	"testing"
 
+	"agentd/internal/leaktest"
 	"agentd/store"
 	"agentd/store/pebble"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(secondProcess); dir != "" {
 		os.Exit(runSecond(dir))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // small returns options under which logs and tables turn over quickly.

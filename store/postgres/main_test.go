@@ -3,8 +3,8 @@ package postgres_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"agentd/internal/leaktest"
 )
 
 // TestMain fails if a closed store left a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }

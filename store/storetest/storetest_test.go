@@ -3,12 +3,11 @@ package storetest
 import (
 	"testing"
 
+	"agentd/internal/leaktest"
 	"agentd/store"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // memEngine opens nodes on one set of data in memory.
 type memEngine struct{ first *Mem }

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/internal/leaktest"
 	"agentd/tool"
-
-	"go.uber.org/goleak"
 )
 
 // modeVariable makes the test binary a server instead: its value names which.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(modeVariable); mode != "" {
 		os.Exit(serve(mode))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // patience is how long something may take that happens by itself. It is no limit

@@ -14,13 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"agentd/event"
+	"agentd/internal/leaktest"
 	"agentd/model"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // lines is a protocol of tests: each event is text, "end" ends it.
 type lines struct{ ended bool }
