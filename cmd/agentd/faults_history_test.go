@@ -214,8 +214,9 @@ type turnModel struct {
 	next uint64
 	// turns and calls have what was begun, and whether it has ended.
 	turns, calls map[string]bool
-	// results counts calls that ended with a result, lost those of which none is known.
-	results, lost int
+	// results counts calls whose command ran to its end, cut those that ended otherwise:
+	// killed with the session that its node lost, or without a known result.
+	results, cut int
 	blocked       []string
 	// facts are those that were taken, for people.
 	facts []string
@@ -243,10 +244,18 @@ func (m *turnModel) takeFact(e *client.Event) error {
 	case event.TypeToolStarted:
 		return nowBegun(m.calls, at.ToolCallID, e)
 	case event.TypeToolResult:
-		m.results++
+		full, err := e.Decode()
+		if err != nil {
+			return err
+		}
+		if full.Payload.(*event.ToolResult).Status == "ok" {
+			m.results++
+		} else {
+			m.cut++
+		}
 		return nowEnded(m.calls, at.ToolCallID, e)
 	case event.TypeToolFailed:
-		m.lost++
+		m.cut++
 		return nowEnded(m.calls, at.ToolCallID, e)
 	case event.TypeThreadUpdated:
 		if text := string(e.Data); strings.Contains(text, "tool_lost") && !strings.Contains(text, "resumed") {

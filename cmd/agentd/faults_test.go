@@ -331,8 +331,8 @@ func (w *faultWorld) ends(ctx context.Context, n *faultNode, s *faultSession) er
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no command may have run
 		return err
 	}
-	if n := strings.Count(string(marks), "mark"); n < m.results || n > m.results+m.lost {
-		return fmt.Errorf("commands ran %d times, with %d results and %d that are lost", n, m.results, m.lost)
+	if n := strings.Count(string(marks), "mark"); n < m.results || n > m.results+m.cut {
+		return fmt.Errorf("commands ran %d times, with %d results and %d that were cut off:\n%s", n, m.results, m.cut, strings.Join(m.facts, "\n"))
 	}
 	return nil
 }
