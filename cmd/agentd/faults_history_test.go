@@ -217,7 +217,7 @@ type turnModel struct {
 	// results counts calls whose command ran to its end, cut those that ended otherwise:
 	// killed with the session that its node lost, or without a known result.
 	results, cut int
-	blocked       []string
+	blocked      []string
 	// facts are those that were taken, for people.
 	facts []string
 }
