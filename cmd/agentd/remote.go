@@ -130,7 +130,7 @@ func (r *remoteFacts) Page(ctx context.Context, sessionID string, after uint64, 
 
 // followRetries is how many failures in a row a stream bears: a server that
 // restarts is waited for, one that is gone is given up.
-const followRetries = 20
+var followRetries = 20
 
 // followTypes follows facts of some types; all if there are none.
 func followTypes(types []string) *client.FollowOptions {
