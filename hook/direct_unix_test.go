@@ -12,7 +12,7 @@ import (
 func group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Minute // its group is killed: nobody holds its pipes for long
+	cmd.WaitDelay = time.Minute // its group is killed, so no process holds its pipes for long
 }
 
 // sweep ends what the command left in its group.

@@ -128,6 +128,10 @@ func readAll(r *os.File, g *gather) {
 // process that got away from the tree can hold a stream open then.
 const lingerFor = 2 * time.Second
 
+// drainReads is how many reads empty whatever a pipe or a terminal held when the tree ended.
+// What comes after them is written by a process that got away.
+const drainReads = 64
+
 // finish waits for the readers and closes our ends. A reader that has something to do,
 // such as to hand on what it read to a store that is slow, is waited for.
 func (s *streams) finish() {
@@ -136,7 +140,10 @@ func (s *streams) finish() {
 		defer close(ended)
 		s.wg.Wait()
 	}()
-	seen := make([]int64, len(s.inputs))
+	first, seen := make([]int64, len(s.inputs)), make([]int64, len(s.inputs))
+	for i, g := range s.gather {
+		first[i] = g.reads.Load()
+	}
 	timer := time.NewTimer(lingerFor / 2)
 	defer timer.Stop()
 	for {
@@ -145,18 +152,19 @@ func (s *streams) finish() {
 			s.closeOurs()
 			return
 		case <-timer.C:
-			s.closeQuiet(seen)
+			s.closeHeld(first, seen)
 			timer.Reset(lingerFor / 2)
 		}
 	}
 }
 
-// closeQuiet closes the streams whose readers have waited for output since the last time,
-// and notes where the others are.
-func (s *streams) closeQuiet(seen []int64) {
+// closeHeld closes the streams that a process which got away holds open: their readers have
+// waited for output since the last time, or have read more than was left since the first.
+// It notes where the others are.
+func (s *streams) closeHeld(first, seen []int64) {
 	for i, r := range s.inputs {
 		now := s.gather[i].reads.Load()
-		if now%2 == 1 && now == seen[i] {
+		if now%2 == 1 && now == seen[i] || now-first[i] > 2*drainReads {
 			_ = r.Close() // its reader ends
 		}
 		seen[i] = now

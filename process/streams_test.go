@@ -36,9 +36,9 @@ func TestSlowStoreLosesNoOutput(t *testing.T) {
 	<-entered
 	write("two\n")
 	s.closeTheirs()
-	seen := make([]int64, len(s.inputs))
+	first, seen := make([]int64, len(s.inputs)), make([]int64, len(s.inputs))
 	for range 5 {
-		s.closeQuiet(seen)
+		s.closeHeld(first, seen)
 	}
 	close(release)
 	s.finish()
@@ -47,15 +47,38 @@ func TestSlowStoreLosesNoOutput(t *testing.T) {
 	}
 }
 
-// TestHeldStreamIsGivenUp: nobody waits for ever for who got away with a stream.
+// TestHeldStreamIsGivenUp: a process that got away with a stream doesn't keep its call from
+// ending.
 func TestHeldStreamIsGivenUp(t *testing.T) {
 	s, w := lingering(t, nil)
 	defer w.Close()
 	for s.gather[0].reads.Load() == 0 {
 		runtime.Gosched()
 	}
-	seen := make([]int64, len(s.inputs))
-	s.closeQuiet(seen)
-	s.closeQuiet(seen)
+	first, seen := make([]int64, len(s.inputs)), make([]int64, len(s.inputs))
+	s.closeHeld(first, seen)
+	s.closeHeld(first, seen)
 	s.wg.Wait()
+}
+
+// TestFloodedStreamIsGivenUp: nor does one that never stops writing to it.
+func TestFloodedStreamIsGivenUp(t *testing.T) {
+	s, w := lingering(t, nil)
+	defer w.Close()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for {
+			if _, err := w.WriteString("more\n"); err != nil {
+				return
+			}
+		}
+	}()
+	first, seen := make([]int64, len(s.inputs)), make([]int64, len(s.inputs))
+	for s.gather[0].reads.Load() <= 2*drainReads {
+		runtime.Gosched()
+	}
+	s.closeHeld(first, seen)
+	s.wg.Wait()
+	<-written
 }

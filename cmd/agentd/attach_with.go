@@ -206,8 +206,8 @@ func (a *app) wasReplaced(c *config.Config, n *serverNote) bool {
 	return slices.ContainsFunc(n.With.Before, func(w startedWith) bool { return w.differs(a.startingWith(c, w.Salt)) == "" })
 }
 
-// A server is asked so often, with a pause before each time, whether it has noticed that a
-// client has gone. What counts is how often it answers, not how long it takes: one on a busy
+// How often, and after what pause each time, a server is asked whether it has noticed that a
+// client is gone. What counts is how often it answers, not how long it takes: one on a busy
 // machine notices late and answers late.
 const (
 	leftTries = 50

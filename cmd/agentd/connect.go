@@ -87,8 +87,8 @@ func (a *app) remote(ctx context.Context, c *config.Config) (*remoteFacts, error
 	return r, nil
 }
 
-// answerWithin is how long a server of this machine may take for a word. One that is gone
-// answers at once, by its kernel; one that is only slow still has the data.
+// answerWithin is how long a server of this machine may take to answer. If it is gone, the
+// kernel refuses at once; one that is only slow still has the data.
 const answerWithin = 30 * time.Second
 
 // token returns the token for a server that was named: the environment's, else

@@ -121,7 +121,7 @@ func (s *faultSession) recordCall(who int, in sessionCall, begun time.Duration, 
 }
 
 // patience is how long a client waits for an answer before it asks the other node. It grows
-// with each round: on a busy machine nobody might be quick enough for ever.
+// with each round: otherwise a busy machine could keep every client from ever being quick enough.
 const patience = 1500 * time.Millisecond
 
 func (s *faultSession) tryCall(ctx context.Context, n *faultNode, within time.Duration, in sessionCall) (string, error) {

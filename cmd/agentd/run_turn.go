@@ -336,7 +336,7 @@ func (r *runner) interruptTurn() (done bool, err error) {
 		r.showHeld()
 	}
 	r.interrupted = true
-	// Who can't wait for a busy machine interrupts once more.
+	// A user who doesn't want to wait for a busy machine interrupts again.
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	var res command.InterruptTurnResult

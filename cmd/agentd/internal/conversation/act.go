@@ -80,8 +80,8 @@ func (c *Conversation) submitTurn(m *Message, policy string) {
 	}
 }
 
-// How often a command is tried again that a server which restarts didn't answer, and that
-// nobody was there to hear: a start may take long.
+// How often a command is tried again when the server restarts before it answers, and when
+// no server is listening yet: starting one may take long.
 const (
 	submitTries = 20
 	startTries  = 240
@@ -194,7 +194,7 @@ func (c *Conversation) Abandon() {
 	if c.active == "" || c.source.Remote() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // nobody waits for it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // no person waits for this
 	defer cancel()
 	_ = c.source.Do(ctx, c.interruption("the terminal was closed"), nil) // the terminal that would show the error is gone
 }
