@@ -30,6 +30,11 @@ func (l *Loop) emitKnown(sessionID string, decide func(*session.Tx) error) error
 // emitUntilBack is emitKnown for a decision that is told whether it is made again, and that
 // isn't made again, unless repeats says so, if it may have been written.
 func (l *Loop) emitUntilBack(sessionID string, repeats bool, decide func(tx *session.Tx, again bool) error) error {
+	return l.decideUntilBack(sessionID, "a result can't be recorded and is kept until the store is back", repeats, decide)
+}
+
+// decideUntilBack is emitUntilBack with what the log says when it has to wait.
+func (l *Loop) decideUntilBack(sessionID, waiting string, repeats bool, decide func(tx *session.Tx, again bool) error) error {
 	wait, again := firstAttempt, false
 	for {
 		err := l.m.Emit(context.WithoutCancel(l.ctx), sessionID, event.ByLoop, func(tx *session.Tx) error { return decide(tx, again) })
@@ -37,7 +42,7 @@ func (l *Loop) emitUntilBack(sessionID string, repeats bool, decide func(tx *ses
 			return err
 		}
 		if !again {
-			l.opt.Logger.Warn("a result can't be recorded and is kept until the store is back", "sessionId", sessionID, "error", err)
+			l.opt.Logger.Warn(waiting, "sessionId", sessionID, "error", err)
 		}
 		again = true
 		select {

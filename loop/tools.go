@@ -49,6 +49,8 @@ type toolRun struct {
 	decision *permission.Decision
 	outside  bool
 	started  bool
+	// running is the fact that says so.
+	running factRef
 	// guard is what rules demand of the call's commands.
 	guard guarded
 	// refs are what hooks are referred to.
@@ -85,12 +87,7 @@ func (l *Loop) runTools(k key, e RunTools) error {
 			return err
 		}
 	}
-	if err := l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
-		for _, r := range runs {
-			r.judgeCall(tx, t)
-		}
-		return nil
-	}); err != nil {
+	if err := l.beginTools(k, e, runs); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup

@@ -88,7 +88,8 @@ func (r *toolRun) emitRunning(tx *session.Tx) {
 			policy = "sandboxed"
 		}
 	}
-	tx.Emit(event.Event{Type: event.TypeToolProgress, Scope: r.scope, Payload: &event.ToolProgress{
+	r.running.sequence = tx.Sequence()
+	r.running.id = tx.EmitNamed(event.Event{Type: event.TypeToolProgress, Scope: r.scope, Payload: &event.ToolProgress{
 		ToolName: r.request.ToolName, Phase: event.PhaseRunning, Policy: policy, AttemptCount: r.call.Attempts + 1, Links: linksOf(r.links),
 	}})
 	if r.entry.Kind().LoopOwned() || r.clientTool() != nil {

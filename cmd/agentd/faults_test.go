@@ -57,8 +57,9 @@ type faultKind struct {
 	hit     func(*faultNode)
 	// mend ends what hit left, when the turns have ended.
 	mend func(*faultNode)
-	// dies says that a process, or a connection, ends without a word. Otherwise the processes know how every
-	// command ended, and unless one loses its lease no person needs to be asked.
+	// dies says that a process ends without a word. Otherwise the processes know how every
+	// command ended, and which never began: unless one loses its lease, no person needs to be
+	// asked.
 	dies bool
 	// blinds says that a node can't know that it lost its lease: until it learns of it, what
 	// it shows may be old.
@@ -88,14 +89,14 @@ func (w *faultWorld) kinds() []faultKind {
 			}
 		}},
 		{name: "a node that stays slow", hit: func(n *faultNode) { n.wire.set(wireSlow) }, mend: func(n *faultNode) { n.wire.set(wireWhole) }},
-		{name: "cut connections", dies: true, hit: faulty(wireCut, faultLease/3)},
-		{name: "cut past the lease", dies: true, hit: faulty(wireCut, faultLease*2)},
-		{name: "black hole", dies: true, hit: faulty(wireMute, faultLease*3/2)},
-		{name: "black hole towards the database", dies: true, hit: faulty(wireMuteToDatabase, faultLease*3/2)},
-		{name: "black hole towards the node", dies: true, hit: faulty(wireMuteToNode, faultLease*3/2)},
-		{name: "database restart", dies: true, hit: func(*faultNode) { w.cluster.Restart(w.t) }},
-		{name: "database immediate stop", dies: true, hit: func(*faultNode) { w.cluster.Kill(w.t); w.cluster.Run(w.t) }},
-		{name: "promotion of a standby", dies: true, prepare: w.prepareStandby, hit: func(*faultNode) { w.promote() }},
+		{name: "cut connections", hit: faulty(wireCut, faultLease/3)},
+		{name: "cut past the lease", hit: faulty(wireCut, faultLease*2)},
+		{name: "black hole", hit: faulty(wireMute, faultLease*3/2)},
+		{name: "black hole towards the database", hit: faulty(wireMuteToDatabase, faultLease*3/2)},
+		{name: "black hole towards the node", hit: faulty(wireMuteToNode, faultLease*3/2)},
+		{name: "database restart", hit: func(*faultNode) { w.cluster.Restart(w.t) }},
+		{name: "database immediate stop", hit: func(*faultNode) { w.cluster.Kill(w.t); w.cluster.Run(w.t) }},
+		{name: "promotion of a standby", prepare: w.prepareStandby, hit: func(*faultNode) { w.promote() }},
 		{name: "the database's clock jumps ahead", blinds: true, hit: func(*faultNode) { w.jump(time.Hour) }},
 		{name: "the database's clock jumps back", hit: func(*faultNode) { w.jump(-time.Hour) }},
 		{name: "the database's clock jumps ahead within the lease", hit: func(*faultNode) { w.jump(faultLease / 3) }},
