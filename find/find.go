@@ -1,6 +1,7 @@
 package find
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type Options struct {
 	CatchUp func(context.Context) error
 	// See reports a session that isn't there, or that the caller may not see, as not found.
 	See func(ctx context.Context, caller command.Caller, sessionID string) error
+	// MaxRanked is how many facts are ranked at most, the newest ones if more have the
+	// words of a query; 0 is 30,000.
+	MaxRanked int
 }
 
 // Finder answers list_turns and search.
@@ -35,6 +39,7 @@ type Finder struct {
 
 // New returns a finder.
 func New(opt Options) *Finder {
+	opt.MaxRanked = cmp.Or(opt.MaxRanked, 30_000)
 	return &Finder{opt: opt, table: newTable(), cache: &pageCache{}, open: map[uint64]*wordSegment{}}
 }
 

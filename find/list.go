@@ -219,8 +219,12 @@ func (t *table) rowsOf(sessionID string) []uint64 {
 
 func (t *table) rowsWith(inputs []match) []uint64 {
 	set := make([]uint64, len(t.alive))
+	session, n, ok := "", uint32(0), false
 	for i := range inputs {
-		n, ok := t.bySess[inputs[i].session]
+		if inputs[i].session != session { // they come by the time, so that a session's are often together
+			session = inputs[i].session
+			n, ok = t.bySess[session]
+		}
 		if !ok {
 			continue
 		}

@@ -15,8 +15,10 @@ type segmentSearch struct {
 	segment *wordSegment
 	gone    map[string]uint64
 	offer   func(match)
-	// found counts the facts that were offered.
-	found int
+	room    *searchRoom
+	// left is how many facts are offered at most, full says that there are more.
+	left int
+	full bool
 
 	sessions []segmentSession
 	docs     []byte // all documents, if they are kept
@@ -24,7 +26,14 @@ type segmentSearch struct {
 	pageAt   int
 }
 
-// run offers all matches of the segment. It reports whether a word with a star stood for
+// searchRoom is memory that the searches of one question use one after another.
+type searchRoom struct {
+	lists  [][]posting // for each word
+	word   []posting   // for one of the words that a star stands for
+	counts []uint32    // by document
+}
+
+// run offers the newest matches of the segment. It reports whether a word with a star stood for
 // too many.
 func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
 	lists, cut, err := s.lists(ctx)
@@ -39,37 +48,41 @@ func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
 	}
 	s.pageAt = -1
 	rarest := lists[0]
-	at := make([]int, len(lists))
 	counts := make([]uint32, len(lists))
-	for _, p := range rarest {
+	for _, p := range slices.Backward(rarest) {
 		counts[0] = p.count
 		all := true
 		for i := 1; i < len(lists) && all; i++ {
-			at[i] += skipTo(lists[i][at[i]:], p.doc)
-			all = at[i] < len(lists[i]) && lists[i][at[i]].doc == p.doc
+			lists[i] = upTo(lists[i], p.doc)
+			last := len(lists[i]) - 1
+			all = last >= 0 && lists[i][last].doc == p.doc
 			if all {
-				counts[i] = lists[i][at[i]].count
+				counts[i] = lists[i][last].count
 			}
 		}
-		if all {
-			if err := s.offerDocument(ctx, p.doc, counts); err != nil {
-				return cut, err
-			}
+		if !all {
+			continue
+		}
+		if err := s.offerDocument(ctx, p.doc, counts); err != nil || s.full {
+			return cut, err
 		}
 	}
 	return cut, nil
 }
 
-// skipTo returns how many postings come before a document. Steps grow, so that a long
-// list is not walked for the sake of a short one.
-func skipTo(list []posting, doc uint32) int {
+// upTo leaves out the postings behind a document. Steps grow, so that a long list is not
+// walked for the sake of a short one.
+func upTo(list []posting, doc uint32) []posting {
 	step := 1
-	for step < len(list) && list[step].doc < doc {
+	for step < len(list) && list[len(list)-step].doc > doc {
 		step *= 2
 	}
-	low := step / 2
-	i, _ := slices.BinarySearchFunc(list[low:min(step+1, len(list))], doc, func(p posting, doc uint32) int { return int(int64(p.doc) - int64(doc)) })
-	return low + i
+	low, high := max(len(list)-step, 0), len(list)-step/2
+	i, found := slices.BinarySearchFunc(list[low:high], doc, func(p posting, doc uint32) int { return int(int64(p.doc) - int64(doc)) })
+	if found {
+		i++
+	}
+	return list[:low+i]
 }
 
 // lists returns the postings of all words, the shortest first; nil if one has none.
@@ -78,11 +91,15 @@ func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool,
 	if s.sessionID != "" {
 		words = append([]queryWord{{text: sessionTerm(s.sessionID)}}, words...)
 	}
+	if s.room.lists == nil {
+		s.room.lists = make([][]posting, len(words))
+	}
 	for i, w := range words {
-		list, more, err := s.list(ctx, w)
+		list, more, err := s.list(ctx, s.room.lists[i][:0], w)
 		if err != nil {
 			return nil, false, err
 		}
+		s.room.lists[i] = list
 		cut = cut || more
 		if len(list) == 0 {
 			return nil, cut, nil
@@ -98,8 +115,8 @@ func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool,
 	return lists, cut, nil
 }
 
-// list returns the postings of a word, or of all that begin like it.
-func (s *segmentSearch) list(ctx context.Context, w queryWord) (list []posting, cut bool, err error) {
+// list appends the postings of a word, or of all that begin like it.
+func (s *segmentSearch) list(ctx context.Context, to []posting, w queryWord) (list []posting, cut bool, err error) {
 	var entries []dictWord
 	err = s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
 		if string(d.text) != w.text && (!w.prefix || !strings.HasPrefix(string(d.text), w.text)) {
@@ -115,43 +132,39 @@ func (s *segmentSearch) list(ctx context.Context, w queryWord) (list []posting, 
 		return nil, false, err
 	}
 	if len(entries) == 1 {
-		list, err = s.segment.postings(ctx, nil, &entries[0])
+		list, err = s.segment.postings(ctx, to, &entries[0])
 		return list, cut, err
 	}
-	list, err = s.joined(ctx, entries)
+	list, err = s.joined(ctx, to, entries)
 	return list, cut, err
 }
 
-// joined adds up the postings of several words.
-func (s *segmentSearch) joined(ctx context.Context, entries []dictWord) ([]posting, error) {
+// joined appends the postings of several words, added up.
+func (s *segmentSearch) joined(ctx context.Context, to []posting, entries []dictWord) ([]posting, error) {
 	if len(entries) == 0 {
-		return nil, nil
+		return to, nil
 	}
-	counts := make([]uint32, s.segment.docs)
-	documents := 0
-	var list []posting
+	s.room.counts = slices.Grow(s.room.counts[:0], s.segment.docs)
+	counts := s.room.counts[:s.segment.docs]
+	clear(counts)
 	for i := range entries {
 		var err error
-		if list, err = s.segment.postings(ctx, list[:0], &entries[i]); err != nil {
+		if s.room.word, err = s.segment.postings(ctx, s.room.word[:0], &entries[i]); err != nil {
 			return nil, err
 		}
-		for _, p := range list {
+		for _, p := range s.room.word {
 			if int(p.doc) >= len(counts) {
 				return nil, fmt.Errorf("%w: postings of segment %d", store.ErrCorrupt, s.segment.id)
-			}
-			if counts[p.doc] == 0 {
-				documents++
 			}
 			counts[p.doc] += p.count
 		}
 	}
-	out := make([]posting, 0, documents)
 	for doc, n := range counts {
 		if n > 0 {
-			out = append(out, posting{uint32(doc), n})
+			to = append(to, posting{uint32(doc), n})
 		}
 	}
-	return out, nil
+	return to, nil
 }
 
 // offerDocument offers a document that has all words, if it is asked for.
@@ -170,7 +183,10 @@ func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []
 	if !s.caller.Sees(of.account) || len(s.gone) > 0 && uint64(d.sequence) <= s.gone[of.id] {
 		return nil
 	}
-	s.found++
+	if s.full = s.left == 0; s.full {
+		return nil
+	}
+	s.left--
 	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: of.id, sequence: uint64(d.sequence)})
 	return nil
 }

@@ -16,10 +16,6 @@ import (
 	"agentd/internal/clip"
 )
 
-// maxCandidates is how many facts are ranked at most. They are looked for in the newest
-// segments first.
-const maxCandidates = 50_000
-
 // maxKeptDocs is how many bytes of the newest documents are kept in memory. Every fact that
 // has a word of a query is looked up among them.
 const maxKeptDocs = 64 << 20
@@ -210,18 +206,15 @@ func (f *Finder) eachMatch(ctx context.Context, q *wordQuestion, offer func(matc
 	if err != nil {
 		return false, err
 	}
-	left := maxCandidates
+	left, room := f.opt.MaxRanked, &searchRoom{}
 	for _, w := range slices.Backward(segments) {
-		if left <= 0 {
-			return true, nil
-		}
-		s := segmentSearch{wordQuestion: q, segment: w, gone: m.gone, offer: offer}
+		s := segmentSearch{wordQuestion: q, segment: w, gone: m.gone, offer: offer, room: room, left: left}
 		cut, err := s.run(ctx)
-		if err != nil {
-			return false, err
+		if err != nil || s.full {
+			return s.full, err
 		}
 		truncated = truncated || cut
-		left -= s.found
+		left = s.left
 	}
 	return truncated, nil
 }

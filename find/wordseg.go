@@ -324,18 +324,33 @@ func (w *wordSegment) postings(ctx context.Context, to []posting, word *dictWord
 }
 
 func decodePostings(to []posting, data []byte) []posting {
-	d := decoder{data: data}
 	doc := uint64(0)
-	for len(d.data) > 0 {
-		v := d.uint()
+	for i := 0; i < len(data); {
+		v, n := uvarint(data, i)
+		i += n
 		doc += v >> 1
 		p := posting{doc: uint32(doc), count: 1}
 		if v&1 != 0 {
-			p.count = uint32(d.uint())
+			count, n := uvarint(data, i)
+			i += n
+			p.count = uint32(count)
 		}
 		to = append(to, p)
 	}
 	return to
+}
+
+// uvarint returns the number at a place and how many bytes it takes. Most take one: a
+// search decodes millions of them.
+func uvarint(data []byte, at int) (uint64, int) {
+	if at < len(data) && data[at] < 0x80 {
+		return uint64(data[at]), 1
+	}
+	v, n := binary.Uvarint(data[min(at, len(data)):])
+	if n <= 0 {
+		return 0, len(data) // what is cut off ends the list
+	}
+	return v, n
 }
 
 // postingList is a word's postings while they are written.
