@@ -8,9 +8,9 @@
 // session is deleted or its events are removed. Sums that are built anew have what the
 // facts that are there say.
 //
-// The sums of the newest hours stand beside those of each session, small and often
-// written. When an hour is over they go into packs: of the hour, the day and the month, of
-// each account and of all together, over everything but some parts of the key. So [Query]
+// The newest sums stand by session and hour, small and often written. When there are many
+// they go into packs: of the hour, the day and the month, of each account and of all
+// together, over everything but some parts of the key. So [Query]
 // reads few entries for a year, also by account, and rows always add up: what doesn't
 // belong to any tool is the row without a tool.
 //

@@ -115,6 +115,21 @@ func eachRow[T any](pack []byte, resolve func(text []byte) T, do func([keyParts]
 	return nil
 }
 
+// rowsInPack returns how many rows a pack has.
+func rowsInPack(pack []byte) (uint32, error) {
+	d := &packReader{rest: pack}
+	for range d.number() {
+		if d.text(); d.failed {
+			return 0, errPack
+		}
+	}
+	n := d.number()
+	if d.failed || n > uint64(len(d.rest)) {
+		return 0, errPack
+	}
+	return uint32(n), nil
+}
+
 // packReader reads a pack. After a failure it returns zeros.
 type packReader struct {
 	rest   []byte

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 //	o/SESSION                            unfinished work of a session
 //	l/ACCOUNT/HOUR/SESSION               sums of a session that are in no pack yet
 //	p/ROLLUP/ACCOUNT/h|d|m/BUCKET        a pack; the account * stands for all together
-//	s                                    when was packed last
+//	s                                    how large the packs are
 const Name = "usage1"
 
 // everyone stands for all accounts together; no account is escaped to it.
@@ -41,19 +42,24 @@ const (
 )
 
 const (
-	// maxLive is how many sums of sessions wait to be packed, at most, unless there are
-	// packs so large that it wouldn't pay to write them again.
-	maxLive = 8192
+	// defaultLive is [Projection.MaxLive] without a number.
+	defaultLive = 1024
+	// rewrittenFor bounds how often packs are written: for at least so much of their rows.
+	rewrittenFor = 16
 	// packedAtOnce is how many of them go into packs in one step: queries wait for it.
 	packedAtOnce = 16384
 )
 
 // Projection keeps the sums. See [index.Projection].
 type Projection struct {
+	// MaxLive is how many sums of sessions wait to be packed, unless there are packs so
+	// large that it wouldn't pay to write them again; 0 is 1,024. Every query reads them.
+	MaxLive int
+
 	// open has the sessions with unfinished work, live the sums that are in no pack.
 	open map[string]*openEntry
 	live map[liveKey]*liveEntry
-	// state is when was packed last.
+	// state is how large the packs are.
 	state packState
 }
 
@@ -72,9 +78,7 @@ type liveEntry struct {
 
 // packState is stored with the packs.
 type packState struct {
-	// Hour is the newest one when was packed last.
-	Hour string `json:"hour"`
-	// Rows is how many rows the largest pack had then.
+	// Rows is how many rows the largest one has.
 	Rows int `json:"rows"`
 }
 
@@ -97,7 +101,7 @@ func (p *Projection) Fold(ctx context.Context, b *index.Batch, read index.Reader
 	}
 	var ops []store.IndexOp
 	if len(p.live) >= packedAtOnce { // so many in one batch: the index is being built
-		packed, err := p.pack(ctx, read, func(liveKey) bool { return true })
+		packed, err := p.pack(ctx, read)
 		if err != nil {
 			return nil, err
 		}
@@ -248,39 +252,25 @@ func damaged(key string, err error) error {
 	return fmt.Errorf("%w: index entry %s %s: %w", store.ErrCorrupt, Name, key, err)
 }
 
-// Maintain implements [index.Maintainer]: it packs the sums of hours that are over, once
-// for each new hour, and of the newest one too if there are many.
+// Maintain implements [index.Maintainer]: it packs the sums of sessions when there are
+// many.
 func (p *Projection) Maintain(ctx context.Context, read index.Reader, fresh bool) ([]store.IndexOp, error) {
 	if err := p.loadStored(ctx, read, fresh); err != nil {
 		return nil, err
 	}
-	newest := ""
-	for k := range p.live {
-		newest = max(newest, k.hour)
+	if len(p.live) <= max(cmp.Or(p.MaxLive, defaultLive), p.state.Rows/rewrittenFor) {
+		return nil, nil
 	}
-	switch many := len(p.live) > max(maxLive, p.state.Rows/4); {
-	case many:
-		return p.pack(ctx, read, func(liveKey) bool { return true })
-	case newest > p.state.Hour:
-		return p.pack(ctx, read, func(k liveKey) bool { return k.hour < newest })
-	}
-	return nil, nil
+	return p.pack(ctx, read)
 }
 
-// pack moves sums into packs: those of one step's worth. It returns nothing if there is
-// nothing to move.
-func (p *Projection) pack(ctx context.Context, read index.Reader, due func(liveKey) bool) ([]store.IndexOp, error) {
+// pack moves sums into packs: those of one step's worth.
+func (p *Projection) pack(ctx context.Context, read index.Reader) ([]store.IndexOp, error) {
 	w := &packer{packs: map[string]sums{}}
 	var ops []store.IndexOp
-	moved, left := 0, false
-	newest := p.state.Hour
+	moved := 0
 	for k, l := range p.live {
-		newest = max(newest, k.hour)
-		if !due(k) {
-			continue
-		}
 		if moved == packedAtOnce {
-			left = true
 			break
 		}
 		moved++
@@ -292,20 +282,11 @@ func (p *Projection) pack(ctx context.Context, read index.Reader, due func(liveK
 		}
 		delete(p.live, k)
 	}
-	if moved == 0 {
-		newest = max(newest, p.state.Hour)
-		if newest == p.state.Hour {
-			return nil, nil
-		}
-	}
 	packed, rows, err := w.finish(ctx, read)
 	if err != nil {
 		return nil, err
 	}
 	p.state.Rows = max(p.state.Rows, rows)
-	if !left {
-		p.state.Hour = newest
-	}
 	v, err := json.Marshal(p.state)
 	if err != nil {
 		return nil, fmt.Errorf("index/usage: %w", err)
@@ -327,14 +308,22 @@ func (w *packer) addSums(k liveKey, s sums) error {
 	if err != nil {
 		return damaged(k.entryKey(), err)
 	}
-	for key, f := range s {
-		for _, r := range rollups {
-			kept := r.has.keepParts(key)
-			for _, level := range [...][2]string{{levelHour, k.hour}, {levelDay, at.Format(dayForm)}, {levelMonth, at.Format(monthForm)}} {
-				w.addTo(packKey(r, everyone, level[0], level[1]), kept, f)
-				if level[0] != levelHour || r == whole {
-					w.addTo(packKey(r, escapeAccount(k.account), level[0], level[1]), kept, f)
-				}
+	levels := [...][2]string{{levelHour, k.hour}, {levelDay, at.Format(dayForm)}, {levelMonth, at.Format(monthForm)}}
+	own := escapeAccount(k.account)
+	for _, r := range rollups {
+		// A session has few rows that differ in what the rollup has: they are summed up
+		// before they go into many packs.
+		kept := s
+		if r != whole {
+			kept = make(sums, len(s))
+			for key, f := range s {
+				kept.record(r.has.keepParts(key), f)
+			}
+		}
+		for _, level := range levels {
+			w.addTo(packKey(r, everyone, level[0], level[1]), kept)
+			if level[0] != levelHour || r == whole {
+				w.addTo(packKey(r, own, level[0], level[1]), kept)
 			}
 		}
 	}
@@ -345,13 +334,15 @@ func packKey(r rollup, account, level, bucket string) string {
 	return "p/" + r.name + "/" + account + "/" + level + "/" + bucket
 }
 
-func (w *packer) addTo(pack string, k Key, f *Figures) {
+func (w *packer) addTo(pack string, rows sums) {
 	s := w.packs[pack]
 	if s == nil {
 		s = sums{}
 		w.packs[pack] = s
 	}
-	s.record(k, f)
+	for k, f := range rows {
+		s.record(k, f)
+	}
 }
 
 // finish returns the packs with what they had before, and the rows of the largest.

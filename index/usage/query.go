@@ -6,6 +6,7 @@ import (
 	"context"
 	"hash/maphash"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ type Entries interface {
 
 // Rows answers a query, in no particular order.
 func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
-	a, err := q.sumUp(ctx, s)
+	a, err := q.sumUp(ctx, s, math.MaxUint32)
 	if err != nil {
 		return nil, err
 	}
@@ -68,18 +69,19 @@ func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
 // First answers a query with its first rows, by bucket and then those that used most, and
 // with how many rows there are.
 func (q Query) First(ctx context.Context, s Entries, n int) (rows []Row, total int, err error) {
-	a, err := q.sumUp(ctx, s)
+	a, err := q.sumUp(ctx, s, uint32(n))
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, r := range a.firstRows(n) {
 		rows = append(rows, a.answerRow(r))
 	}
-	return rows, int(a.count), nil
+	return rows, int(a.count + a.behind), nil
 }
 
-func (q Query) sumUp(ctx context.Context, s Entries) (*answer, error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, seed: maphash.MakeSeed(), rollup: rollupFor(q.By)}
+// sumUp sums up at least as many of the first rows as are wanted, and counts the others.
+func (q Query) sumUp(ctx context.Context, s Entries, wanted uint32) (*answer, error) {
+	a := &answer{Query: q, ctx: ctx, entries: s, wanted: wanted, seed: maphash.MakeSeed(), rollup: rollupFor(q.By)}
 	a.numberOf(nil) // 0 is the empty text
 	for i, part := range [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool} {
 		if q.By&part != 0 {
@@ -90,6 +92,7 @@ func (q Query) sumUp(ctx context.Context, s Entries) (*answer, error) {
 	if err := a.readLive(); err != nil {
 		return nil, err
 	}
+	a.live = a.count
 	var err error
 	switch q.Bucket {
 	case Hour:
@@ -135,6 +138,10 @@ type answer struct {
 	rows  [][]rowSums
 	count uint32
 	byKey finder
+	// live is how many of them have sums that are in no pack, and liveBuckets are their
+	// buckets. wanted is how many rows are answered, behind counts some that come later.
+	live, wanted, behind uint32
+	liveBuckets          map[string]bool
 	// texts are the texts of keys and buckets by their numbers, parts of the packs; byText
 	// finds them.
 	texts  [][]byte
@@ -165,18 +172,23 @@ func (a *answer) bound() {
 	}
 }
 
-// addPack adds the rows of a pack of a bucket.
-func (a *answer) addPack(bucket string, pack []byte) error {
+// bucketOf returns the bucket of the answer that one of a pack is in.
+func (a *answer) bucketOf(bucket string) string {
 	switch a.Bucket {
 	case Hour:
+		return bucket
 	case Day:
-		bucket = bucket[:len(dayForm)]
+		return bucket[:len(dayForm)]
 	case Month:
-		bucket = bucket[:len(monthForm)]
+		return bucket[:len(monthForm)]
 	default:
-		bucket = ""
+		return ""
 	}
-	number := a.numberOf([]byte(bucket))
+}
+
+// addPack adds the rows of a pack of a bucket.
+func (a *answer) addPack(bucket string, pack []byte) error {
+	number := a.numberOf([]byte(a.bucketOf(bucket)))
 	return eachRow(pack, a.numberOf, func(texts [keyParts]uint32, f *Figures) {
 		key := rowKey{number}
 		for _, i := range a.parts {
@@ -184,6 +196,19 @@ func (a *answer) addPack(bucket string, pack []byte) error {
 		}
 		a.rowOf(&key).Sum(f)
 	})
+}
+
+// addOrCount adds a pack, or only counts its rows if they come after those that are wanted.
+// Packs come by their time. One that is a bucket of its own, and has no other parts than
+// those that are asked for, has as many rows as the answer has for that bucket.
+func (a *answer) addOrCount(bucket string, pack []byte, of rollup) error {
+	own := a.Bucket != NoBucket && a.bucketOf(bucket) == bucket
+	if !own || of.has != a.By || a.count-a.live < a.wanted || a.liveBuckets[bucket] {
+		return a.addPack(bucket, pack)
+	}
+	n, err := rowsInPack(pack)
+	a.behind += n
+	return err
 }
 
 // rowOf returns the row of a key.
@@ -274,6 +299,7 @@ func (a *answer) readLive() error {
 		prefix += escapeAccount(a.Account) + "/"
 	}
 	first, end := a.first.Format(hourForm), a.end.Format(hourForm)
+	a.liveBuckets = map[string]bool{}
 	for e, err := range a.entries.Scan(a.ctx, store.Scan{Kind: Name, Prefix: prefix}) {
 		if err != nil {
 			return err
@@ -285,6 +311,7 @@ func (a *answer) readLive() error {
 		if k.hour < first || k.hour >= end {
 			continue
 		}
+		a.liveBuckets[a.bucketOf(k.hour)] = true
 		if err := a.addPack(k.hour, e.Value); err != nil {
 			return damaged(e.Key, err)
 		}
@@ -359,7 +386,7 @@ func (a *answer) readPacks(level, form string, first, end time.Time) error {
 		if bucket >= stop {
 			return nil
 		}
-		if err := a.addPack(bucket, e.Value); err != nil {
+		if err := a.addOrCount(bucket, e.Value, r); err != nil {
 			return damaged(e.Key, err)
 		}
 	}

@@ -214,8 +214,9 @@ func (n naive) naiveRows(q usage.Query) map[naiveKey]usage.Figures {
 // after writes that were lost and are folded again.
 func TestFiguresAreWhatACountOverAllFactsSays(t *testing.T) {
 	for seed := range uint64(4) {
-		f, w, n, p := newFeeder(t), newWorld(seed), naive{}, usage.New()
-		fresh := false
+		f, w, n := newFeeder(t), newWorld(seed), naive{}
+		start := func() *usage.Projection { return &usage.Projection{MaxLive: 1 + w.rng.IntN(40)} }
+		p, fresh := start(), false
 		for range 120 {
 			var facts []index.Fact
 			for range w.rng.IntN(20) + 1 {
@@ -223,7 +224,7 @@ func TestFiguresAreWhatACountOverAllFactsSays(t *testing.T) {
 			}
 			ops, err := p.Fold(t.Context(), &index.Batch{Facts: facts, Fresh: fresh}, f.store)
 			if w.rng.IntN(10) == 0 { // a crash: what it returned is lost, and comes again
-				if p = usage.New(); w.rng.IntN(2) == 0 {
+				if p = start(); w.rng.IntN(2) == 0 {
 					ops, err = p.Fold(t.Context(), &index.Batch{Facts: facts, Fresh: true}, f.store)
 				} else {
 					ops, err = p.Fold(t.Context(), &index.Batch{Facts: facts}, f.store)
@@ -245,7 +246,7 @@ func TestFiguresAreWhatACountOverAllFactsSays(t *testing.T) {
 			}
 		}
 		for range 80 {
-			compareAnswers(t, f.store, n, randomQuery(w))
+			compareAnswers(t, f.store, n, randomQuery(w), w.rng.IntN(50))
 		}
 	}
 }
@@ -265,7 +266,8 @@ func randomQuery(w *world) usage.Query {
 	return q
 }
 
-func compareAnswers(t *testing.T, s store.Store, n naive, q usage.Query) {
+// compareAnswers compares all rows with a count over all facts, and the first few with all.
+func compareAnswers(t *testing.T, s store.Store, n naive, q usage.Query, few int) {
 	t.Helper()
 	rows, err := q.Rows(t.Context(), s)
 	if err != nil {
@@ -278,11 +280,19 @@ func compareAnswers(t *testing.T, s store.Store, n naive, q usage.Query) {
 	if want := n.naiveRows(q); !maps.Equal(got, want) {
 		t.Fatalf("%+v:\ngot  %v\nwant %v", q, got, want)
 	}
+	all, total, err := q.First(t.Context(), s, len(rows)+1)
+	if err != nil || total != len(rows) || len(all) != total {
+		t.Fatalf("%+v: %d rows, but %d of %d in order (%v)", q, len(rows), len(all), total, err)
+	}
+	first, total, err := q.First(t.Context(), s, few)
+	if err != nil || total != len(rows) || !slices.Equal(first, all[:min(few, len(all))]) {
+		t.Fatalf("%+v: the first %d of %d rows are (%v)\n%v\nwant, of %d,\n%v", q, few, total, err, first, len(rows), all[:min(few, len(all))])
+	}
 }
 
 // TestDamagedFiguresAreReported and not counted as nothing.
 func TestDamagedFiguresAreReported(t *testing.T) {
-	f, w, p := newFeeder(t), newWorld(1), usage.New()
+	f, w, p := newFeeder(t), newWorld(1), &usage.Projection{MaxLive: 20}
 	for range 100 {
 		f.apply(p.Fold(t.Context(), &index.Batch{Facts: w.next(naive{})}, f.store))
 		f.apply(p.Maintain(t.Context(), f.store, false))
