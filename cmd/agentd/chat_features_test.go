@@ -345,6 +345,33 @@ var features = map[string]feature{
 			{keys: ctrlC},
 		},
 	},
+	"words are no answer": { // although each letter of an answer is in them
+		steps: []step{
+			{keys: "edit it\r", sees: "Enter answers"},
+			{keys: "pay attention to a schema\r", sees: "+ queued: pay attention to a schema"},
+			{sees: "Tab answers"},
+			{keys: tab, sees: "Enter answers"},
+			{keys: pasteBegins + "pasted, yes" + pasteEnds, sees: "› pasted, yes"},
+			{sees: "Tab answers"},
+			{keys: "\x15", sees: "Enter queues"},
+			{keys: tab, sees: "Enter answers"},
+			{keys: "no, not now\r", sees: "denied · not now"},
+			{sees: "You said: pay attention to a schema"},
+			{sees: idle},
+			{keys: "edit it\r", sees: "Enter answers"},
+			{keys: "yes\r", sees: "allowed once"},
+			{sees: idle},
+		},
+	},
+	"names of other terminals": {
+		steps: []step{
+			{keys: "hello there\r", sees: "You said: hello there"},
+			{sees: idle},
+			{keys: "/status\r", sees: "1 model call"},
+			{keys: "/permissions plan\r", sees: "mode plan"},
+			{keys: "/clear\r", sees: "new session", times: 2},
+		},
+	},
 	"reports": {
 		steps: []step{
 			{keys: "report this\r", sees: "You said: report this"},

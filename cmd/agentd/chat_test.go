@@ -216,6 +216,29 @@ func TestChatNarrowAndResized(t *testing.T) {
 	}
 }
 
+// TestChatQuestionIsResized makes the terminal narrower while a question waits: nothing of
+// the question that was drawn before is left.
+func TestChatQuestionIsResized(t *testing.T) {
+	dir := play(t, workScript)
+	c := atTerminal(t, 100, 24, playing(t, dir, "chat", "please build"))
+	c.see("Enter answers")
+	for _, cols := range []int{60, 40, 24, 50, 30, 100} {
+		// Each key is drawn after what was under way, so that the terminal is at rest then.
+		c.does(step{keys: "\x1b[B", sees: "▸ a"}, step{keys: "\x1b[A", sees: "▸ y"})
+		c.resize(cols, 24)
+		c.does(step{keys: "\x1b[B", sees: "▸ a"}, step{keys: "\x1b[A", sees: "▸ y"})
+		if text := c.screen.Text(); strings.Count(text, "▸") != 1 || strings.Count(text, "Enter answers") > 1 {
+			t.Fatalf("at %d columns:\n%s", cols, text)
+		}
+	}
+	c.typing("n\r")
+	c.see("› say what to do")
+	c.typing("\x04")
+	if code := c.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestChatDeadTerminal closes the terminal in mid-turn: the program ends, and so
 // does the turn.
 func TestChatDeadTerminal(t *testing.T) {

@@ -49,11 +49,18 @@ func (c *Conversation) Commands() []Command {
 	}
 }
 
+// otherNames are what other terminals call our commands: fingers that know them arrive.
+var otherNames = map[string]string{
+	"/exit": "/quit", "/clear": "/new", "/models": "/model", "/permissions": "/mode", "/approvals": "/mode",
+	"/rewind": "/back", "/timeline": "/back", "/summarize": "/compact", "/subagents": "/agents", "/ps": "/tasks",
+	"/context": "/cost", "/status": "/cost", "/usage": "/cost", "/themes": "/theme", "/?": "/help", "/switch": "/sessions",
+}
+
 // RunSlash carries out a line that begins with a slash.
 func (c *Conversation) RunSlash(line string, all []Command) {
 	name, rest, _ := strings.Cut(line, " ")
-	if name == "/exit" {
-		name = "/quit"
+	if ours, known := otherNames[name]; known {
+		name = ours
 	}
 	i := slices.IndexFunc(all, func(x Command) bool { return x.Name == name })
 	switch {

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -24,6 +25,9 @@ type ask struct {
 	// waits for Tab, so that what was meant for the input is no answer.
 	focused bool
 	wrong   string
+	// typed are the letters since the last other key: they choose an answer, until they
+	// turn out to be words for the input.
+	typed string
 }
 
 // Ask implements [conversation.Front].
@@ -77,29 +81,57 @@ func (a *ask) press(c *client, k tea.Key) bool {
 		}
 		return false
 	}
-	return a.pressChoice(c, k)
+	a.pressChoice(c, k)
+	return false
 }
 
-func (a *ask) pressChoice(c *client, k tea.Key) bool {
+func (a *ask) pressChoice(c *client, k tea.Key) {
 	chosen := &a.answers[a.at]
 	switch name := k.Keystroke(); name {
 	case "up", "ctrl+p":
-		a.at = max(a.at-1, 0)
+		a.at, a.typed = max(a.at-1, 0), ""
 	case "down", "ctrl+n", "tab":
-		a.at = min(a.at+1, len(a.answers)-1)
+		a.at, a.typed = min(a.at+1, len(a.answers)-1), ""
 	case "enter":
-		a.send(c, chosen.Respond(strings.TrimSpace(a.reason.value())), "")
+		a.send(c, chosen.Respond(a.reasonTyped()), "")
 	default:
-		if chosen.TakesReason && a.reason.press(k) {
-			return false
+		if chosen.TakesReason && a.reason.press(k) || k.Text == "" {
+			return
 		}
-		for i := range a.answers {
-			if a.answers[i].Key == name {
-				a.at, a.wrong = i, ""
-			}
+		a.pressLetter(c, k.Text)
+	}
+}
+
+// pressLetter chooses the answer of a letter. Letters that belong to no answer are the
+// beginning of words, which go to the input with those before them: the question waits
+// for Tab then, as if it had come while they were typed.
+func (a *ask) pressLetter(c *client, letter string) {
+	a.typed = strings.TrimLeft(a.typed+letter, " ")
+	i := slices.IndexFunc(a.answers, func(x turntext.Answer) bool { return x.Key == letter })
+	switch {
+	case i >= 0:
+		a.at, a.wrong = i, ""
+	case a.typed == "ye" || a.typed == "yes": // the word of the first answer
+	default:
+		a.toInput(c, a.typed)
+	}
+}
+
+// toInput puts what was typed or pasted into the input, and leaves the question alone.
+func (a *ask) toInput(c *client, text string) {
+	a.at, a.typed, a.focused = 0, "", false
+	c.takePaste(text)
+}
+
+// reasonTyped is the reason, without the rest of a "no" that was typed out.
+func (a *ask) reasonTyped() string {
+	reason := strings.TrimSpace(a.reason.value())
+	if rest, isWord := strings.CutPrefix(reason, "o"); isWord && a.answers[a.at].Key == "n" {
+		if rest == "" || strings.ContainsRune(" ,.;:!", rune(rest[0])) {
+			return strings.TrimLeft(rest, " ,.;:!")
 		}
 	}
-	return false
+	return reason
 }
 
 // send gives the answer, or says what is wrong with it. The overlay is closed first:
@@ -112,19 +144,21 @@ func (a *ask) send(c *client, r *command.RespondAction, wrong string) {
 	c.talk.Answer(a.question, r)
 }
 
-func (a *ask) paste(text string) {
+func (a *ask) paste(c *client, text string) {
 	switch {
 	case a.form != nil:
 		a.form.paste(text)
 	case a.answers[a.at].TakesReason:
 		a.reason.insert(text)
+	default:
+		a.toInput(c, a.typed+text)
 	}
 }
 
 func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
 	k := c.ink
 	row = -1
-	if !a.focused {
+	if !a.focused { // the cursor is in the input
 		return []string{k.Paint(terminal.Yellow, "? ") + a.question.Title() + k.Paint(terminal.Dim, "  Tab answers")}, -1, 0
 	}
 	if a.form != nil {
@@ -134,6 +168,7 @@ func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
 		x := &a.answers[i]
 		mark, text := "  ", terminal.Plain(x.Text)
 		if i == a.at {
+			row, col = len(lines), 2
 			mark, text = k.Paint(terminal.Cyan, "▸ "), k.Paint(terminal.Bold, text)
 		}
 		lines = append(lines, fmt.Sprintf("%s%s %s", mark, k.Paint(terminal.Cyan, x.Key), text))

@@ -66,7 +66,7 @@ type overlay interface {
 	// press takes a key; done says that the overlay is over.
 	press(c *client, k tea.Key) (done bool)
 	// paste takes pasted text.
-	paste(text string)
+	paste(c *client, text string)
 	// draw returns the lines, and where the cursor stands in them; row -1 hides it.
 	draw(c *client, cols, rows int) (lines []string, row, col int)
 }

@@ -42,7 +42,7 @@ func (c *client) viewPager() tea.View {
 	return v
 }
 
-// drawAll returns the lines, and where the cursor stands in them; row -1 hides it.
+// drawAll returns the lines, and where the cursor stands in them.
 func (c *client) drawAll() (all []string, row, col int) {
 	if c.quitting {
 		return []string{""}, 0, 0
@@ -67,6 +67,8 @@ func (c *client) drawAll() (all []string, row, col int) {
 	return all, row, col
 }
 
+// drawBottom draws what is below. The cursor is always shown: where a hidden one stands
+// is known to the renderer alone, and [client.makeRoom] has to know it.
 func (c *client) drawBottom() (lines []string, row, col int) {
 	row = -1
 	if c.over != nil {
@@ -78,7 +80,7 @@ func (c *client) drawBottom() (lines []string, row, col int) {
 		lines = append(lines, c.paintInput(typed)...)
 		lines = append(lines, c.menu.draw(c.ink, c.cols)...)
 	}
-	return append(lines, c.statusLine()), row, col
+	return append(lines, c.statusLine()), max(row, 0), col
 }
 
 // paintInput marks where the input begins, and what kind it is.

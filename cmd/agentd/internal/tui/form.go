@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/cmd/agentd/internal/turntext"
@@ -280,6 +281,9 @@ func (f *form) draw(k terminal.Ink, cols int) (lines []string, row, col int) {
 			lead = mark + fmt.Sprintf("%-*s", wide, terminal.Clip(terminal.Plain(x.name), wide)) + need + " "
 		}
 		if len(x.choices) > 0 {
+			if i == f.at {
+				row, col = len(lines), ansi.StringWidth(lead)
+			}
 			lines = append(lines, lead+x.drawChoices(k))
 		} else {
 			typed, r, at := x.typed.seen(lead, cols)

@@ -169,7 +169,7 @@ func (c *client) enter(steer bool) {
 func (c *client) takePaste(text string) {
 	text = terminal.PlainBlock(strings.ToValidUTF8(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), ""))
 	if c.over != nil && !c.isTyping() {
-		c.over.paste(text)
+		c.over.paste(c, text)
 		return
 	}
 	if image := imagePath(c.options.Folder, text); image != "" {

@@ -20,6 +20,8 @@ type picker struct {
 	all   []conversation.Choice
 	shown []conversation.Choice
 	at    int
+	// widest is how wide the labels are: details have the rest of a line.
+	widest int
 	// asked numbers the searches: an older answer is of no use.
 	asked  int
 	loaded bool
@@ -81,7 +83,10 @@ func (p *picker) load(c *client) {
 
 // narrow keeps what fits to the query, where the list doesn't do so itself.
 func (p *picker) narrow() {
-	p.shown = p.all
+	p.shown, p.widest = p.all, 0
+	for _, x := range p.all {
+		p.widest = max(p.widest, ansi.StringWidth(terminal.Plain(x.Label)))
+	}
 	if !p.Filters || len(p.query.text) == 0 {
 		return
 	}
@@ -136,7 +141,7 @@ func (p *picker) searchAgain(c *client, before string) {
 	p.load(c)
 }
 
-func (p *picker) paste(text string) {
+func (p *picker) paste(_ *client, text string) {
 	p.query.insert(terminal.Plain(text))
 	if p.Filters {
 		p.narrow()
@@ -175,7 +180,7 @@ func (p *picker) drawChoice(k terminal.Ink, i, cols int) string {
 	detail := terminal.Plain(x.Detail)
 	label := terminal.Plain(x.Label)
 	room := max(cols-6, 10)
-	detail = ansi.Truncate(detail, room/2, "…")
+	detail = ansi.Truncate(detail, max(room/2, room-p.widest-2), "…")
 	label = ansi.Truncate(label, max(room-ansi.StringWidth(detail)-2, 8), "…")
 	gap := strings.Repeat(" ", max(room-ansi.StringWidth(label)-ansi.StringWidth(detail), 2))
 	mark := "  "
@@ -209,8 +214,9 @@ func (x *confirm) press(c *client, k tea.Key) bool {
 	return false
 }
 
-func (*confirm) paste(string) {}
+func (*confirm) paste(*client, string) {}
 
 func (x *confirm) draw(c *client, _, _ int) (lines []string, row, col int) {
-	return []string{c.ink.Paint(terminal.Yellow, "? ") + c.ink.Paint(terminal.Bold, x.lead) + "  [y] yes  [n] no"}, -1, 0
+	line := c.ink.Paint(terminal.Yellow, "? ") + c.ink.Paint(terminal.Bold, x.lead) + "  [y] yes  [n] no"
+	return []string{line}, 0, ansi.StringWidth(line)
 }
