@@ -46,7 +46,7 @@ func sayRouting(e *event.Event) (string, bool) {
 		for _, x := range p.Excluded {
 			out = append(out, x.Model+" ("+x.Reason+")")
 		}
-		says := fmt.Sprintf("%d models could do the work", p.CandidateCount)
+		says := fmt.Sprintf("%d model%s could do the work", p.CandidateCount, plural(p.CandidateCount))
 		if len(out) > 0 {
 			says += "; excluded were " + strings.Join(out, ", ")
 		}
@@ -85,7 +85,7 @@ func sayModel(e *event.Event) (string, bool) {
 	case *event.ModelFailed:
 		return fmt.Sprintf("The model call failed: %s: %s.", p.ErrorCategory, clipText(p.Message)), true
 	case *event.ContextResolved:
-		return fmt.Sprintf("The context was made of %d items.", len(p.Items)), false
+		return fmt.Sprintf("The context was made of %d item%s.", len(p.Items), plural(len(p.Items))), false
 	case *event.CompactionCompleted:
 		return fmt.Sprintf("Earlier turns were replaced by a summary (%s): %d tokens became %d.", p.Trigger, p.TokensBefore, p.TokensAfter), false
 	case *event.CompactionFailed:
@@ -142,7 +142,7 @@ func sayPermission(e *event.Event) (string, bool) {
 func sayPolicy(p *event.PolicyChanged) string {
 	says := fmt.Sprintf("The %s's policy changed: mode %s", p.Source, cmp.Or(p.Mode, "unchanged"))
 	if p.Source != "turn" {
-		says += fmt.Sprintf(", %d rules", len(p.Rules))
+		says += fmt.Sprintf(", %d rule%s", len(p.Rules), plural(len(p.Rules)))
 	}
 	if p.ChangedBy != nil {
 		says += "; by " + lower(actor(p.ChangedBy, "runtime"))
@@ -194,7 +194,7 @@ func sayTool(e *event.Event) (string, bool) {
 	case *event.ToolFailed:
 		return fmt.Sprintf("%s failed: %s: %s.", p.ToolName, p.ErrorCategory, clipText(p.Message)), true
 	case *event.OutputStored:
-		return fmt.Sprintf("Its output of %d bytes is at %s.", p.SizeBytes, p.OutputRef), false
+		return fmt.Sprintf("Its output of %d byte%s is at %s.", p.SizeBytes, plural(p.SizeBytes), p.OutputRef), false
 	case *event.OutputRedacted:
 		return fmt.Sprintf("%d secrets were taken out of its output (%s).", p.Count, strings.Join(p.Rules, ", ")), false
 	}
@@ -288,7 +288,7 @@ func saySubagent(e *event.Event) (string, bool) {
 func sayJob(e *event.Event) (string, bool) {
 	switch p := e.Payload.(type) {
 	case *event.JobCreated:
-		return fmt.Sprintf("%s created the job of %d items: %s.", actor(p.CreatedBy, "someone"), p.ItemCount, clipText(p.Instruction)), true
+		return fmt.Sprintf("%s created the job of %d item%s: %s.", actor(p.CreatedBy, "someone"), p.ItemCount, plural(p.ItemCount), clipText(p.Instruction)), true
 	case *event.JobStatusChanged:
 		says := "The job became " + p.Status + becauseClause(p.Reason)
 		if p.Error != nil {

@@ -40,7 +40,7 @@ func TestWhyAnAction(t *testing.T) {
 			call = e.ToolCallID
 		}
 	}
-	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", ToolCallID: call}), "policy.changed", "1 rules", "permission.resolved", "because fine",
+	k.ExpectStatements(k.Why(&command.Explain{SessionID: "sess_a", ToolCallID: call}), "policy.changed", "1 rule", "permission.resolved", "because fine",
 		"model.completed", "asked for write_file", "permission.evaluated", "approved before", "tool.result", "write_file")
 }
 

@@ -111,5 +111,5 @@ func silent(code int) error { return &exitError{code, nil} }
 // written there is no one to tell. What is told quotes files, names and answers of
 // others, which must not reach the terminal as they are.
 func (a *app) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintln(a.err, terminal.PlainBlock(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(a.err, terminal.Sentences(terminal.PlainBlock(fmt.Sprintf(format, args...)), terminal.Width(a.err)))
 }

@@ -29,7 +29,7 @@ func newOwnRemote(a *app, c *config.Config, n *serverNote, root, cwd string) (*r
 		return nil, err
 	}
 	r.http.Transport = f
-	r.own, r.root, r.cwd, r.socket = true, root, cwd, n.Socket != ""
+	r.own, r.root, r.cwd, r.socket = true, root, cwd, n.Socket
 	return r, nil
 }
 

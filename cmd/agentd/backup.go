@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/fault"
 	"agentd/server"
 	"agentd/store"
@@ -69,7 +70,7 @@ func (a *app) backup(ctx context.Context, c *config.Config, file string, open op
 		return errors.Join(err, os.Remove(file))
 	}
 	return a.print(map[string]any{"file": file, "bytes": info.Size()}, func(p *printer) {
-		p.linef("%s: %d bytes", file, info.Size())
+		p.linef("%s: %s", file, terminal.Plural(info.Size(), "byte"))
 	})
 }
 

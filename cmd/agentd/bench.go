@@ -204,7 +204,7 @@ func printComparison(p *printer, c *command.ComparisonRecord) {
 	p.table(rows)
 	bounds := "no interval: " + c.Interval.Note
 	if c.Interval.Low != nil {
-		bounds = fmt.Sprintf("95 %% interval %+.3f to %+.3f, %s, %d samples", *c.Interval.Low, *c.Interval.High, c.Interval.Method, c.Interval.Samples)
+		bounds = fmt.Sprintf("95 %% interval %+.3f to %+.3f, %s, %s", *c.Interval.Low, *c.Interval.High, c.Interval.Method, terminal.Plural(c.Interval.Samples, "sample"))
 	}
 	p.linef("mean reward %+.3f (%s)", c.MeanRewardDelta, bounds)
 	regressions := "not counted"

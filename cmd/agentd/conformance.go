@@ -74,7 +74,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			}
 			n := len(conformance.Fixtures())
 			return a.print(map[string]any{"dir": given[0], "fixtures": n}, func(p *printer) {
-				p.linef("%d fixtures are in %s", n, terminal.Plain(given[0]))
+				p.linef("%s are in %s", terminal.Plural(n, "fixture"), terminal.Plain(given[0]))
 			})
 		},
 	}

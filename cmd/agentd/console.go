@@ -69,7 +69,7 @@ func (a *app) consoleLink(ctx context.Context, c *config.Config) (string, error)
 	if kept := a.token(c); kept != "" && a.server == "" {
 		token = kept
 	}
-	if r.socket {
+	if r.socket != "" {
 		return "", errors.New("the server listens on a Unix socket, which browsers can't reach; give it an address with --listen")
 	}
 	over := r.http

@@ -111,7 +111,7 @@ func (a *app) printDaemon(info *daemonInfo) error {
 		p.linef("%s: agentd %s, process %d, %s since %s", p.Paint(terminal.Green, "running"), terminal.Plain(info.Version), info.PID, kind, ago(info.StartedAt))
 		p.linef("data: %s", info.Data)
 		p.linef("at: %s", terminal.Plain(info.URL))
-		p.linef("%d connections, %d streams", info.Connections, info.Streams)
+		p.linef("%s, %s", terminal.Plural(info.Connections, "connection"), terminal.Plural(info.Streams, "stream"))
 		if info.Outdated != "" {
 			p.linef("%s it was started with %s; the next turn from here replaces it", p.Paint(terminal.Yellow, "outdated:"), info.Outdated)
 		}

@@ -173,7 +173,7 @@ func (d *dataContents) readStore(ctx context.Context, dir string) (err error) {
 }
 
 func (d *dataContents) print(p *printer) {
-	p.linef("%s contains %d entries: %s", d.Data, len(d.Entries), terminal.Plain(strings.Join(d.Entries, ", ")))
+	p.linef("%s contains %s: %s", d.Data, terminal.Plural(len(d.Entries), "entry"), terminal.Plain(strings.Join(d.Entries, ", ")))
 	p.linef("sessions: %d", d.Sessions)
 	if d.Server != "" {
 		p.linef("names a server at %s", terminal.Plain(d.Server))
@@ -185,7 +185,7 @@ func (d *dataContents) print(p *printer) {
 	case d.Mode == "" && len(d.Rules) == 0:
 		p.linef("no stored policy")
 	default:
-		p.linef("stored policy: mode %s, %d rules", orDash(d.Mode), len(d.Rules))
+		p.linef("stored policy: mode %s, %s", orDash(d.Mode), terminal.Plural(len(d.Rules), "rule"))
 		for _, r := range d.Rules {
 			p.linef("  %s %s %s", r.Decision, terminal.Plain(r.Tool), terminal.Plain(r.Match))
 		}

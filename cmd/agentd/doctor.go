@@ -96,8 +96,12 @@ func (a *app) examine(ctx context.Context, c *config.Config, network bool) []fin
 		found = append(found, diskFindings(c.Data)...)
 	}
 	found = append(found, machineFindings()...)
-	for _, p := range a.providersOf(c) {
-		found = append(found, a.providerFinding(ctx, p, network))
+	if a.ownServer(c) && a.onlyBuiltIn(c) {
+		found = append(found, warn("model", `"agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY`, "none is configured; only --model script/script is there, which repeats its input"))
+	} else {
+		for _, p := range a.providersOf(c) {
+			found = append(found, a.providerFinding(ctx, p, network))
+		}
 	}
 	for _, m := range c.MCP {
 		found = append(found, mcpFinding(ctx, m, network))
@@ -114,7 +118,7 @@ func (a *app) serverFindings(ctx context.Context, c *config.Config) []finding {
 	}
 	if running != nil {
 		defer running.Close()
-		return append(found, ok("server", "runs and answers at %s", running.base))
+		return append(found, ok("server", "runs and answers at %s", running.address()))
 	}
 	found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
 	return append(found, storeFindings(ctx, c)...)

@@ -172,7 +172,7 @@ func printVerification(p *printer, v *evidence.Verification) {
 		p.linef("%s", p.Paint(terminal.Red, "changed: "+terminal.Plain(v.Finding.String())))
 		return
 	}
-	p.linef("%s of session %s: %d facts through %d, chain head %s", terminal.Plain(cmp.Or(v.EvidenceID, v.Kind)), terminal.Plain(v.Scope.SessionID), v.Events, v.Through, v.HeadHash)
+	p.linef("%s of session %s: %s through %d, chain head %s", terminal.Plain(cmp.Or(v.EvidenceID, v.Kind)), terminal.Plain(v.Scope.SessionID), terminal.Plural(v.Events, "fact"), v.Through, v.HeadHash)
 	switch {
 	case v.Format == evidence.ReplayFormat:
 		p.linef("only the signature attests that the facts of a %s are those of the session", v.Kind)

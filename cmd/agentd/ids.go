@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -262,7 +263,7 @@ func nthEntry(ctx context.Context, f facts.Source, u *idUse, newer int, scope id
 			return e, nil
 		}
 	}
-	noun := u.kind.noun
+	noun := cmp.Or(u.kind.newest, u.kind.noun)
 	if scope.pending {
 		noun = "pending " + noun
 	}

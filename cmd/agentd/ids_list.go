@@ -20,6 +20,8 @@ import (
 // idKind is a kind of things that ids name.
 type idKind struct {
 	noun string
+	// newest is what "last" names, if it isn't the noun.
+	newest string
 	// prefix is what ids of the kind begin with, if agentd makes them.
 	prefix event.Prefix
 	// rank orders kinds: a lower one narrows the lists of those above.
@@ -70,7 +72,7 @@ func idKinds() map[string]*idKind {
 		{noun: "trial", prefix: event.PrefixTrial, rank: 2, loop: true, list: listedTrials, none: `"agentd bench run" runs some`},
 		{noun: "thread", prefix: event.PrefixThread, rank: 2, list: listedThreads},
 		{noun: "item", prefix: event.PrefixJobItem, rank: 2, loop: true, list: listedItems},
-		{noun: "thing", rank: 2, loop: true, list: listedThings, none: `"agentd run" starts a turn`},
+		{noun: "thing", newest: "turn", rank: 2, loop: true, list: listedThings, none: `"agentd run" starts one`},
 	}
 	out := map[string]*idKind{}
 	for _, k := range all {

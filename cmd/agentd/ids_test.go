@@ -181,7 +181,7 @@ func TestShortIDs(t *testing.T) {
 		{"deny --cancel last", "there is no pending action", 1},
 		{"events last~100", "there is no last~100, there are only", 2},
 		{"events nothing_like_it", `there is no session nothing_like_it; "agentd sessions" lists them`, 1},
-		{"verify one_session_t", "1 sessions", 0},
+		{"verify one_session_t", "1 session,", 0},
 		{"verify one_", "is the beginning of 2 sessions", 2},
 		{"sessions archive one_session_t --json", `"sessionId":"one_session_too"`, 0},
 		{"events one_session_t", "session.created", 0}, // also once it is archived

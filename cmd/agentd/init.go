@@ -120,11 +120,12 @@ func (a *app) askInit(ctx context.Context, o *initFlags) error {
 		question, otherwise string
 		into                *string
 		check               func() error
+		expects             string
 	}{
-		{true, "Provider: anthropic, openai, gemini, local (a server with OpenAI's protocol), script", "anthropic", &o.provider, o.checkProvider},
-		{true, "Its address", "http://127.0.0.1:11434/v1", &o.baseURL, o.checkAddress},
-		{true, "Its model", "qwen3:8b", &o.model, func() error { return nil }},
-		{true, "Permission mode: default (reads run, the rest asks), auto (the sandbox is the boundary), plan (reads only)", permission.ModeDefault, &o.mode, o.checkMode},
+		{true, "Provider: anthropic, openai, gemini, local (a server with OpenAI's protocol), script", "anthropic", &o.provider, o.checkProvider, "anthropic, openai, gemini, local or script"},
+		{true, "Its address", "http://127.0.0.1:11434/v1", &o.baseURL, o.checkAddress, "an absolute http or https address"},
+		{true, "Its model", "qwen3:8b", &o.model, func() error { return nil }, ""},
+		{true, "Permission mode: default (reads run, the rest asks), auto (the sandbox is the boundary), plan (reads only)", permission.ModeDefault, &o.mode, o.checkMode, strings.Join(permission.Modes(), ", ")},
 	} {
 		switch q.into {
 		case &o.baseURL:
@@ -133,7 +134,7 @@ func (a *app) askInit(ctx context.Context, o *initFlags) error {
 			q.wanted = o.baseURL != ""
 		}
 		if asks && q.wanted && *q.into == "" {
-			if err := a.askUntil(ctx, q.question, q.otherwise, q.into, q.check); err != nil {
+			if err := a.askUntil(ctx, q.question, q.otherwise, q.into, q.check, q.expects); err != nil {
 				return err
 			}
 		}
@@ -141,10 +142,12 @@ func (a *app) askInit(ctx context.Context, o *initFlags) error {
 	return o.checkMode()
 }
 
-// askUntil asks until an answer passes a check.
-func (a *app) askUntil(ctx context.Context, question, otherwise string, into *string, check func() error) error {
+// askUntil asks until an answer passes a check, and says what it expects of one that
+// doesn't: the error of the check names a flag, which was not typed here.
+func (a *app) askUntil(ctx context.Context, question, otherwise string, into *string, check func() error, expects string) error {
+	cols := terminal.Width(a.out)
 	for {
-		_, _ = fmt.Fprintf(a.out, "%s [%s] ", question, otherwise) // if it can't be written, reading fails too
+		_, _ = fmt.Fprint(a.out, terminal.Sentences(fmt.Sprintf("%s [%s] ", question, otherwise), cols)) // if it can't be written, reading fails too
 		line, err := untilDone(ctx, func() (string, error) { return readLine(a.in) })
 		if err != nil {
 			_, _ = fmt.Fprintln(a.out)
@@ -153,10 +156,10 @@ func (a *app) askUntil(ctx context.Context, question, otherwise string, into *st
 		if *into = strings.TrimSpace(line); *into == "" {
 			*into = otherwise
 		}
-		if err = check(); err == nil {
+		if check() == nil {
 			return nil
 		}
-		_, _ = fmt.Fprintf(a.out, "%v\n", err) // the same
+		_, _ = fmt.Fprintln(a.out, terminal.Sentences(fmt.Sprintf("%q can't be used; expected: %s", terminal.Plain(*into), expects), cols)) // the same
 	}
 }
 

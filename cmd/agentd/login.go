@@ -163,7 +163,7 @@ func (s storedPlace) answer(provider string, checked bool) map[string]any {
 // keyProvider returns the provider that a command about a key means.
 func (a *app) keyProvider(c *config.Config, given []string) (config.Provider, error) {
 	known := map[string]config.Provider{}
-	var ids []string
+	var ids, vendors []string
 	for _, p := range c.Providers {
 		if p.Kind != config.KindScript {
 			known[p.ID] = p
@@ -173,10 +173,11 @@ func (a *app) keyProvider(c *config.Config, given []string) (config.Provider, er
 	for _, u := range usual {
 		if _, ok := known[u.id]; !ok {
 			known[u.id] = config.Provider{ID: u.id, Kind: u.kind, APIKeyEnv: u.env}
-			if len(c.Providers) == 0 {
-				ids = append(ids, u.id)
-			}
+			vendors = append(vendors, u.id)
 		}
+	}
+	if len(ids) == 0 { // no configured provider has a key
+		ids = vendors
 	}
 	id := strings.Join(given, "")
 	if id == "" && len(ids) == 1 {
@@ -263,7 +264,7 @@ func (a *app) chooseStore(ctx context.Context, p config.Provider, store string) 
 	if keyring.System(a.getenv).Reach(reach) != nil {
 		return storeFile, nil
 	}
-	err := a.askUntil(ctx, "Where to keep it: keyring (of the system), file (that only you can read)", storeKeyring, &store, func() error { return checkStore(p, store) })
+	err := a.askUntil(ctx, "Where to keep it: keyring (of the system), file (that only you can read)", storeKeyring, &store, func() error { return checkStore(p, store) }, strings.Join(storeChoices, ", "))
 	return store, err
 }
 
@@ -377,6 +378,9 @@ func (a *app) checkKey(ctx context.Context, p config.Provider, key string) error
 		}
 		if failed, ok := errors.AsType[*model.Error](err); ok && failed.Category == model.Auth {
 			return &refusedKeyError{p.ID, failed.Message}
+		}
+		if failed, ok := errors.AsType[*model.Error](err); ok {
+			err = errors.New(failed.Message)
 		}
 		return fmt.Errorf("the key of %s could not be checked: %w; --no-check leaves the check out", p.ID, err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"agentd/cmd/agentd/internal/terminal"
 )
 
 func (a *app) manCommand() *cobra.Command {
@@ -29,7 +31,7 @@ func (a *app) manCommand() *cobra.Command {
 				}
 				n++
 			}
-			return a.print(map[string]any{"dir": given[0], "pages": n}, func(p *printer) { p.linef("%s: %d pages", given[0], n) })
+			return a.print(map[string]any{"dir": given[0], "pages": n}, func(p *printer) { p.linef("%s: %s", given[0], terminal.Plural(n, "page")) })
 		},
 	}
 }

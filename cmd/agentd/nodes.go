@@ -95,7 +95,7 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 	for wait && node.State != "drained" {
 		if node.Sessions != last {
 			last = node.Sessions
-			if _, err := fmt.Fprintf(a.err, "%s is %s: %d sessions, %d threads\n", terminal.Plain(node.NodeID), node.State, node.Sessions, node.Running); err != nil {
+			if _, err := fmt.Fprintf(a.err, "%s is %s: %s, %s\n", terminal.Plain(node.NodeID), node.State, terminal.Plural(node.Sessions, "session"), terminal.Plural(node.Running, "thread")); err != nil {
 				return err
 			}
 		}
@@ -146,5 +146,8 @@ func printNodes(out *printer, res *command.ListNodesResult) {
 			orDash(terminal.Plain(n.Pool)), orDash(terminal.Plain(strings.Join(n.Labels, " "))), terminal.Plain(n.Address),
 		})
 	}
-	out.table(rows)
+	if !out.seen {
+		out.cols = 0 // an operator's script reads all of it
+	}
+	out.table(rows, "LABELS", "POOL", "LEASE", "ADDRESS")
 }

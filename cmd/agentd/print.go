@@ -87,6 +87,10 @@ var (
 // table writes rows in columns; the first row is the head. Where a line has no space for
 // all columns, the named ones are left out, the first of them first.
 func (p *printer) table(rows [][]string, drop ...string) {
+	if len(rows) == 1 && p.seen { // a head alone says nothing to a person
+		p.linef("%s", p.Paint(terminal.Dim, "no "+strings.ToLower(rows[0][0])+"s"))
+		return
+	}
 	for _, line := range p.lay(rows, drop...) {
 		p.linef("%s", line)
 	}

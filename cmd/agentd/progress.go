@@ -40,7 +40,7 @@ func (p *progress) sayf(format string, args ...any) {
 
 // verified is the line of a verification.
 func (p *progress) verified(r session.Report) {
-	p.sayf("verifying: %d sessions, %d facts, %d problems", r.Sessions, r.Events, len(r.Problems))
+	p.sayf("verifying: %s, %s, %s", terminal.Plural(r.Sessions, "session"), terminal.Plural(r.Events, "fact"), terminal.Plural(len(r.Problems), "problem"))
 }
 
 // eraseLine takes the line away.

@@ -28,7 +28,8 @@ type remoteFacts struct {
 	http   *http.Client
 	base   string
 	token  string
-	socket bool // a Unix socket, which no browser reaches
+	// socket is the path of a Unix socket, which no browser reaches; empty for an address.
+	socket string
 	// own says that it is the user's own server, in the background; root and cwd are
 	// the project that it is used from, and the folder in it.
 	own       bool
@@ -84,10 +85,18 @@ func newRemote(base, socket, token string, t *tls.Config) (*remoteFacts, error) 
 	} else {
 		transport.Proxy = http.ProxyFromEnvironment
 	}
-	r := &remoteFacts{http: &http.Client{Transport: transport}, base: base, token: token, socket: socket != ""}
+	r := &remoteFacts{http: &http.Client{Transport: transport}, base: base, token: token, socket: socket}
 	var err error
 	r.client, err = client.New(base, &client.Options{Token: token, HTTPClient: r.http})
 	return r, err
+}
+
+// address is where the server is, as "agentd daemon status" says it.
+func (r *remoteFacts) address() string {
+	if scheme, _, _ := strings.Cut(r.base, "://"); r.socket != "" {
+		return scheme + "+unix://" + r.socket
+	}
+	return r.base
 }
 
 func certSum(der []byte) string {

@@ -100,7 +100,7 @@ func (a *app) restore(ctx context.Context, c *config.Config, in io.Reader, verif
 	return a.print(map[string]any{"data": target, "createdAt": head.CreatedAt, "verified": verify, "sessions": report.Sessions, "events": report.Events}, func(p *printer) {
 		p.linef("%s: restored the backup of %s", target, head.CreatedAt.Format("2006-01-02 15:04:05 MST"))
 		if verify {
-			p.linef("%d sessions, %d facts: no problems found", report.Sessions, report.Events)
+			p.linef("%s, %s: no problems found", terminal.Plural(report.Sessions, "session"), terminal.Plural(report.Events, "fact"))
 		}
 	})
 }

@@ -122,7 +122,11 @@ func (s *statusInfo) print(p *printer) {
 		p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, up)
 		p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
 	}
-	p.linef("%d connections, %d streams, %d actions wait for an answer", said.Connections, said.Streams, s.PendingActions)
+	wait := terminal.Plural(int64(s.PendingActions), "action") + " wait"
+	if s.PendingActions == 1 {
+		wait += "s"
+	}
+	p.linef("%s, %s, %s for an answer", terminal.Plural(said.Connections, "connection"), terminal.Plural(said.Streams, "stream"), wait)
 	if key := said.Runtime.EvidenceKeyID; key != "" {
 		p.linef("signs with the key %s", terminal.Plain(key))
 	}
@@ -131,7 +135,7 @@ func (s *statusInfo) print(p *printer) {
 		if r.Retention != "" {
 			kept = "for " + terminal.Plain(r.Retention)
 		}
-		p.linef("events of idle sessions are kept %s; %d of %d sessions were removed since the start", kept, r.RemovedEvents, r.RemovedFrom)
+		p.linef("events of idle sessions are kept %s; removed since the start: %s of %s", kept, terminal.Plural(r.RemovedEvents, "event"), terminal.Plural(r.RemovedFrom, "session"))
 	}
 	for _, r := range said.Runtime.Recovery {
 		p.linef("%s %s", p.Paint(terminal.Yellow, "at the start:"), terminal.Plain(r))

@@ -13,6 +13,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/telemetry"
 	"agentd/telemetry/otlp"
@@ -253,7 +254,7 @@ func (s *telemetrySink) reportResult() error {
 			return err
 		}
 	} else if s.open > 0 {
-		s.sayf("agentd: %d spans have not ended yet; they are left out", s.open)
+		s.sayf("agentd: left out, because not ended yet: %s", terminal.Plural(s.open, "span"))
 	}
 	if s.rejected > 0 {
 		return fmt.Errorf("the collector rejected %d of them; its log says why", s.rejected)

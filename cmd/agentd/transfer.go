@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/server"
@@ -83,7 +84,7 @@ func (a *app) exportTo(ctx context.Context, f mover, sessionID, format, file str
 		return errors.Join(err, os.Remove(file))
 	}
 	return a.print(map[string]any{"file": file, "bytes": info.Size()}, func(p *printer) {
-		p.linef("%s: %d bytes", file, info.Size())
+		p.linef("%s: %s", file, terminal.Plural(info.Size(), "byte"))
 	})
 }
 
@@ -166,7 +167,7 @@ func (a *app) importFrom(ctx context.Context, f mover, file *os.File, opt transf
 		return byFlag(byFlag(err, "(allowOpen)", "(--allow-open)"), "(allowPolicy)", "(--allow-policy)")
 	}
 	return a.print(got, func(p *printer) {
-		p.linef("%s: %d facts of %s, %d of them new, %d outputs (%d missing)", got.SessionID, got.Events, got.RuntimeID, got.Written, got.Outputs, got.Missing)
+		p.linef("%s: %s of %s, %d of them new, %s (%d missing)", got.SessionID, terminal.Plural(got.Events, "fact"), got.RuntimeID, got.Written, terminal.Plural(got.Outputs, "output"), got.Missing)
 		p.linef("signed with key %s", got.Key)
 		if got.OpenWork {
 			a.sayf("It has unfinished work, which the next start continues.")

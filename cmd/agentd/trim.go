@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentd/cmd/agentd/internal/facts"
+	"agentd/cmd/agentd/internal/terminal"
 	"agentd/fault"
 	"agentd/server"
 	"agentd/session"
@@ -90,9 +91,9 @@ func (a *app) trim(ctx context.Context, f trimmer, sessionID string, opt session
 		case got.Events == 0:
 			p.linef("%s: there is nothing to remove", got.SessionID)
 		case got.DryRun:
-			p.linef("%s: the events %d to %d (%d bytes) would be removed", got.SessionID, got.From, got.Through, got.Bytes)
+			p.linef("%s: the events %d to %d (%s) would be removed", got.SessionID, got.From, got.Through, terminal.Plural(got.Bytes, "byte"))
 		default:
-			p.linef("%s: the events %d to %d (%d bytes) were removed", got.SessionID, got.From, got.Through, got.Bytes)
+			p.linef("%s: the events %d to %d (%s) were removed", got.SessionID, got.From, got.Through, terminal.Plural(got.Bytes, "byte"))
 		}
 	})
 }

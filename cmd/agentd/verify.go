@@ -171,16 +171,17 @@ func (v *verified) printText(p *printer) {
 	for _, problem := range r.Problems {
 		p.linef("%s", p.Paint(terminal.Red, terminal.Plain(problem.String())))
 	}
-	p.linef("%d sessions, %d facts (%d bytes), %d snapshots, %d index entries, %d blobs", r.Sessions, r.Events, r.Bytes, r.Snapshots, r.Entries, r.Blobs)
+	p.linef("%s, %s (%s), %s, %s, %s", terminal.Plural(r.Sessions, "session"), terminal.Plural(r.Events, "fact"), terminal.Plural(r.Bytes, "byte"),
+		terminal.Plural(r.Snapshots, "snapshot"), terminal.Plural(r.Entries, "index entry"), terminal.Plural(r.Blobs, "blob"))
 	if r.Trimmed > 0 {
-		p.linef("%d sessions begin after %d events that were removed by retention: they are checked from the state that replaced these", r.Trimmed, r.Removed)
+		p.linef("after %s that retention removed, %s checked from the state that replaced these", terminal.Plural(r.Removed, "event"), isOrAre(r.Trimmed, "session"))
 	}
 	for _, i := range v.Indexes {
 		switch i.Status {
 		case index.StatusBehind:
-			p.linef("index %s is complete but for the last %d writes; the next start of agentd adds them", i.Name, i.Changes)
+			p.linef("index %s is complete but for the last %s, which agentd adds by itself", i.Name, terminal.Plural(i.Changes, "write"))
 		case index.StatusBuilding:
-			p.linef("index %s is being built; the next start of agentd goes on", i.Name)
+			p.linef("index %s is being built", i.Name)
 		default:
 			p.linef("index %s is complete", i.Name)
 		}
@@ -189,5 +190,13 @@ func (v *verified) printText(p *printer) {
 		p.linef("%s", p.Paint(terminal.Green, "no problems found"))
 		return
 	}
-	p.linef("%s", p.Paint(terminal.Red, fmt.Sprintf("%d problems", len(r.Problems))))
+	p.linef("%s", p.Paint(terminal.Red, terminal.Plural(len(r.Problems), "problem")))
+}
+
+// isOrAre counts something and goes on with the verb.
+func isOrAre(n int64, what string) string {
+	if n == 1 {
+		return terminal.Plural(n, what) + " is"
+	}
+	return terminal.Plural(n, what) + " are"
 }

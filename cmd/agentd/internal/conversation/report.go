@@ -25,8 +25,8 @@ func (c *Conversation) showCost() {
 		if cost.TotalUSD != nil {
 			sum = terminal.Money(*cost.TotalUSD)
 		}
-		if cost.Unpriced > 0 {
-			sum += fmt.Sprintf(" (without %s)", terminal.Plural(cost.Unpriced, "request of unknown price"))
+		if cost.Unpriced > 0 && cost.TotalUSD != nil {
+			sum += fmt.Sprintf(" (without %s that no price is known for)", terminal.Plural(cost.Unpriced, "request"))
 		}
 		s := c.Status()
 		context := ""

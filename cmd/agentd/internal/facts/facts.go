@@ -127,7 +127,7 @@ func LastSession(ctx context.Context, f Source) (string, error) {
 		}
 	}
 	if last == nil && p.Workspace != "" {
-		return "", fmt.Errorf("there is no session in %s yet; \"agentd run\" starts one, and \"agentd sessions\" lists those of other projects", p.Workspace)
+		return "", fmt.Errorf("there is no session in %s yet; \"agentd run\" starts one, and \"agentd sessions --all\" lists those of other projects", p.Workspace)
 	}
 	if last == nil {
 		return "", errors.New("there is no session yet; \"agentd run\" starts one")

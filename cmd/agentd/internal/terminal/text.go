@@ -101,6 +101,38 @@ func Wrap(text string, cols int) []string {
 	return strings.Split(ansi.Wrap(strings.ReplaceAll(text, "\t", "    "), max(cols-1, 1), ""), "\n")
 }
 
+// Sentences breaks lines that people read at the spaces, so that each fits a width, 0 for
+// any. A line that goes on is indented as it began. A word that is too long, such as a
+// path or an id, stays whole: it may be copied.
+func Sentences(text string, cols int) string {
+	if cols <= 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		at := 0
+		for j, word := range strings.Split(line, " ") {
+			wide := ansi.StringWidth(word)
+			switch {
+			case j == 0:
+			case at+1+wide >= cols && at > len(indent):
+				b.WriteString("\n" + indent)
+				at = len(indent)
+			default:
+				b.WriteByte(' ')
+				at++
+			}
+			b.WriteString(word)
+			at += wide
+		}
+	}
+	return b.String()
+}
+
 // Took says how long something took, as far as it matters to people.
 func Took(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
@@ -150,11 +182,15 @@ func Tokens(u *event.Usage) string {
 }
 
 // Plural writes a number of things.
-func Plural(n int64, what string) string {
+func Plural[N int | int64 | uint64](n N, what string) string {
+	said := fmt.Sprintf("%d %s", n, what)
 	if n == 1 {
-		return "1 " + what
+		return said
 	}
-	return strconv.FormatInt(n, 10) + " " + what + "s"
+	if stem, ends := strings.CutSuffix(said, "ry"); ends {
+		return stem + "ries"
+	}
+	return said + "s"
 }
 
 // JoinDots joins the texts that aren't empty with dots.

@@ -193,11 +193,11 @@ func (q *Question) Prompt() string {
 	case q.IsPlan():
 		return planPrompt
 	case !q.IsInput() && q.Required.OnceOnly:
-		return "[y] once  [n] no, with a reason if you like: "
+		return "[y] once  [n] no, and why if you like: "
 	case !q.IsInput() && len(q.Required.KeepRules) > 0:
 		return "[y] once  [a] this session  [p] this project  [n] no, and why if you like: "
 	case !q.IsInput():
-		return "[y] once  [a] for this session  [n] no, with a reason if you like: "
+		return "[y] once  [a] this session  [n] no, and why if you like: "
 	case len(q.Choices()) > 0:
 		return "number or value: "
 	case q.wantsText() || len(q.schema()) == 0:

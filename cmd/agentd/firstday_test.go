@@ -1,0 +1,103 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestNewcomerReadsWholeWords: what agentd says to somebody without a model is broken at
+// the spaces, and names what to type next.
+func TestNewcomerReadsWholeWords(t *testing.T) {
+	t.Parallel()
+	for _, cols := range []int{60, 80} {
+		p := newcomer(t)
+		for _, args := range [][]string{{}, {"run", "hello"}, {"chat"}, {"submit", "hello"}} {
+			c := atTerminal(t, cols, 30, p.command(args...))
+			if code := c.end(); code != exitUsage {
+				t.Errorf("agentd %v: exit code %d", args, code)
+			}
+			text := c.screen.Text()
+			for _, want := range []string{"no model is configured", `"agentd init"`, "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "--model", "script/script"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("agentd %v at %d columns: %q isn't in one piece:\n%s", args, cols, want, text)
+				}
+			}
+		}
+		c := atTerminal(t, cols, 30, p.command("init"))
+		text := c.see("[anthropic]")
+		for _, want := range []string{"local", "protocol", "script"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("init at %d columns: %q isn't in one piece:\n%s", cols, want, text)
+			}
+		}
+		c.typing("\x04")
+		if code := c.end(); code == 0 {
+			t.Error("an init that was left ends as if something was written")
+		}
+	}
+}
+
+// TestNewcomerIsToldWhatIsMissing: nothing claims that a model answers, and what isn't
+// there yet is called by its name.
+func TestNewcomerIsToldWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	p := newcomer(t)
+	doctor := p.output("doctor")
+	if !strings.Contains(doctor, "model: none is configured") || !strings.Contains(doctor, `"agentd init" sets one up`) {
+		t.Errorf("doctor without a model:\n%s", doctor)
+	}
+	p.output("sessions") // starts the server
+	if doctor = p.output("doctor"); !strings.Contains(doctor, "runs and answers at http+unix://") {
+		t.Errorf("doctor with a server:\n%s", doctor)
+	}
+	for _, tt := range []struct{ line, want string }{
+		{"why last", "there is no turn yet; \"agentd run\" starts one"},
+		{"diff", "\"agentd sessions --all\" lists those of other projects"},
+		{"login", "PROVIDER is missing; use one of anthropic, openai, gemini"},
+	} {
+		out, err := p.command(strings.Fields(tt.line)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), tt.want) {
+			t.Errorf("agentd %s: %v, %s", tt.line, err, out)
+		}
+	}
+	for _, list := range []string{"actions", "turns", "tasks", "jobs", "schedules", "channels"} {
+		c := atTerminal(t, 80, 24, p.command(list), "NO_COLOR=1")
+		if code := c.end(); code != 0 || strings.TrimSpace(c.screen.Text()) != "no "+list {
+			t.Errorf("agentd %s of nothing: exit code %d\n%s", list, code, c.screen.Text())
+		}
+	}
+}
+
+// TestLoginNamesProviders: where no configured provider takes a key, those that could be
+// are named.
+func TestLoginNamesProviders(t *testing.T) {
+	t.Parallel()
+	p := newPerson(t)
+	for _, args := range [][]string{{"login"}, {"login", "nobody"}, {"logout"}} {
+		out, err := p.command(args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "use one of ") || !strings.Contains(string(out), "anthropic") {
+			t.Errorf("agentd %v: %v, %s", args, err, out)
+		}
+	}
+}
+
+// TestOneIsSingular: whatever counts says "1 turn".
+func TestOneIsSingular(t *testing.T) {
+	t.Parallel()
+	p := newPerson(t)
+	p.output("run", "hello")
+	watched := p.pipe("stdio") // holds one connection
+	watched.call("list_sessions", map[string]any{}, nil)
+	backup := filepath.Join(p.home, "backup")
+	wrong := regexp.MustCompile(`\b1 (?:[a-z]+ )?[a-z]+[^isu\W]s\b`)
+	for _, line := range []string{
+		"daemon status", "status", "verify", "why last", "undo --preview", "sessions", "turns", "usage", "quotas", "nodes", "policy suggest",
+		"backup " + backup, "restore --data " + filepath.Join(p.home, "restored") + " " + backup,
+	} {
+		if found := wrong.FindAllString(p.output(strings.Fields(line)...), -1); found != nil {
+			t.Errorf("agentd %s says %q", line, found)
+		}
+	}
+}
