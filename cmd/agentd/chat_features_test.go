@@ -314,6 +314,28 @@ var features = map[string]feature{
 			}
 		},
 	},
+	"pager search": {
+		args: []string{"--mode", "auto"},
+		steps: []step{
+			{keys: "noisy\r", sees: "That was loud."},
+			{sees: idle},
+			{keys: ctrlO, sees: "/ finds"},
+			{keys: "/", sees: "Enter keeps it"},
+			{keys: "15x", sees: "/15x: not found"},
+			{keys: "\x7f", sees: "/15: 13 lines"}, // 15, 115, 150 to 159, 215
+			{sees: "seq 1 300\n15\n16"},
+			{keys: "\r", sees: "n/N next"},
+			{keys: "n", sees: "seq 1 300\n115\n116"},
+			{keys: "nn", sees: "seq 1 300\n151\n152"},
+			{keys: "N", sees: "seq 1 300\n150\n151"},
+			{keys: "g", sees: "seq 1 300\n1\n2"},
+			{keys: "/29" + enter, sees: "seq 1 300\n29\n30"},
+			{keys: "NN", sees: "\n300"}, // the last two stand on the last page
+			{keys: "nn", sees: "seq 1 300\n29\n30"},
+			{keys: "/" + escape, sees: "/ finds"},
+			{keys: "q", sees: idle},
+		},
+	},
 	"subagents": {
 		args:  []string{"--mode", "bypass"},
 		steps: []step{{keys: "delegate it\r", sees: "└ ● helper thinking"}, {keys: escape, sees: "✗ interrupted"}, {keys: "/agents\r", sees: "helper", times: 2}},

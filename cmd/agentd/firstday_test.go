@@ -101,3 +101,22 @@ func TestOneIsSingular(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedTurnNamesTheNextStep: a turn that a provider let fail says what to do, in a
+// conversation as in a single turn.
+func TestFailedTurnNamesTheNextStep(t *testing.T) {
+	t.Parallel()
+	for category, want := range map[string]string{"auth": "agentd login", "network": "agentd doctor --network"} {
+		dir := play(t, "answers:\n  - error: {category: "+category+", message: it does not work}\n")
+		out, err := playing(t, dir, "run", "hello").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "it does not work; ") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %s", category, err, out)
+		}
+		c := atTerminal(t, 200, 24, playing(t, dir, "chat", "hello"))
+		c.see("it does not work; ")
+		c.see(want)
+		c.see("› say what to do")
+		c.typing("\x04")
+		c.end()
+	}
+}

@@ -374,14 +374,7 @@ func (r *runner) turnEnded(e *event.Event) error {
 		if r.interrupted && p.FailureCategory == "interrupted" {
 			return errInterrupted
 		}
-		why := p.Outcome
-		if p.Error != nil {
-			why = p.Error.Message
-			if p.Error.Advice != "" {
-				why += "; " + p.Error.Advice
-			}
-		}
-		return fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, terminal.Plain(why))
+		return fmt.Errorf("the turn failed (%s): %s", p.FailureCategory, terminal.Plain(turntext.WhyFailed(p)))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (c *client) press(k tea.Key) {
 		return
 	}
 	if c.pager != nil {
-		if c.pager.press(name) {
+		if c.pager.press(k) {
 			c.closePager()
 		}
 		return

@@ -2,8 +2,10 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"agentd/cmd/agentd/internal/conversation"
@@ -73,14 +75,32 @@ type pager struct {
 	// lines are those of the call that is shown, at the width of now.
 	lines []string
 	made  [2]int
+	// query is what is looked for; asking says that it is being typed.
+	query  editor
+	asking bool
+	// hit is the line that was found last.
+	hit int
 }
 
 func (p *pager) room() int { return max(p.rows-2, 1) }
 
-func (p *pager) press(name string) (done bool) {
+func (p *pager) press(k tea.Key) (done bool) {
+	name := k.Keystroke()
+	if p.asking {
+		p.pressQuery(k, name)
+		return false
+	}
+	if found := p.matches(); len(found) > 0 && (name == "n" || name == "N" || name == "shift+n") {
+		p.hit = nextMatch(found, p.hit, name == "n")
+		p.top = p.hit
+		return false
+	}
 	switch name {
 	case "q", "esc", "ctrl+o", "ctrl+c":
 		return true
+	case "/":
+		p.query.set("")
+		p.asking = true
 	case "up", "k":
 		p.top--
 	case "down", "j", "enter":
@@ -99,6 +119,55 @@ func (p *pager) press(name string) (done bool) {
 		p.at, p.top = min(p.at+1, len(p.calls)-1), 0
 	}
 	return false
+}
+
+// pressQuery takes a key of what is looked for; the lines follow it.
+func (p *pager) pressQuery(k tea.Key, name string) {
+	switch name {
+	case "esc", "ctrl+c":
+		p.query.set("")
+		p.asking = false
+	case "enter":
+		p.asking = false
+	default:
+		p.query.press(k)
+		if found := p.matches(); len(found) > 0 {
+			p.hit = nextMatch(found, p.top-1, true)
+			p.top = p.hit
+		}
+	}
+}
+
+// matches are the lines that contain what is looked for, in either case.
+func (p *pager) matches() (found []int) {
+	want := strings.ToLower(p.query.value())
+	if want == "" {
+		return nil
+	}
+	for i, line := range p.lines {
+		if strings.Contains(strings.ToLower(ansi.Strip(line)), want) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// nextMatch is the match after a line, or before it; after the last one comes the first.
+func nextMatch(found []int, from int, forward bool) int {
+	if forward {
+		for _, i := range found {
+			if i > from {
+				return i
+			}
+		}
+		return found[0]
+	}
+	for _, i := range slices.Backward(found) {
+		if i < from {
+			return i
+		}
+	}
+	return found[len(found)-1]
 }
 
 // layOut breaks the text at the width, once for each call and width.
@@ -130,13 +199,42 @@ func (p *pager) draw(cols, rows int, note string) []string {
 	title := ansi.Truncate(x.Name+" "+x.Args, p.cols-1, "…")
 	lines := []string{p.ink.Paint(terminal.Bold, title)}
 	end := min(p.top+p.room(), len(p.lines))
-	for _, line := range p.lines[min(p.top, end):end] {
+	found := p.matches()
+	for i, line := range p.lines[min(p.top, end):end] {
+		if slices.Contains(found, p.top+i) {
+			line = p.ink.Paint(terminal.Yellow, ansi.Strip(line))
+		}
 		lines = append(lines, ansi.Truncate(line, p.cols-1, "…"))
 	}
 	for len(lines) < p.rows-1 {
 		lines = append(lines, "")
 	}
-	foot := terminal.JoinDots(note, fmt.Sprintf("call %d of %d", p.at+1, len(p.calls)),
-		fmt.Sprintf("lines %d-%d of %d", min(p.top+1, len(p.lines)), end, len(p.lines)), "←/→ other calls, q closes")
+	foot := terminal.JoinDots(note, p.searched(len(found)), fmt.Sprintf("call %d of %d", p.at+1, len(p.calls)),
+		fmt.Sprintf("lines %d-%d of %d", min(p.top+1, len(p.lines)), end, len(p.lines)), p.keys(len(found)))
 	return append(lines, p.ink.Paint(terminal.Dim, ansi.Truncate(foot, p.cols-1, "…")))
+}
+
+// searched says what is looked for, and how many lines have it.
+func (p *pager) searched(found int) string {
+	switch query := terminal.Plain(p.query.value()); {
+	case query == "" && p.asking:
+		return "/"
+	case query == "":
+		return ""
+	case found == 0:
+		return "/" + query + ": not found"
+	default:
+		return "/" + query + ": " + terminal.Plural(found, "line")
+	}
+}
+
+// keys says what the keys do.
+func (p *pager) keys(found int) string {
+	switch {
+	case p.asking:
+		return "Enter keeps it, Esc forgets it"
+	case found > 0:
+		return "n/N next, q closes"
+	}
+	return "←/→ other calls, / finds, q closes"
 }

@@ -20,6 +20,7 @@ import (
 	"agentd/channel/turnview"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
+	"agentd/model"
 	"agentd/tool/toolkind"
 )
 
@@ -285,7 +286,30 @@ func (v *View) failed(p *event.TurnFailed) {
 		v.Note(terminal.Yellow, MarkFailed, terminal.JoinDots("interrupted", terminal.Took(p.DurationMs)))
 		return
 	}
-	v.Fail("the turn failed (" + strings.ReplaceAll(p.FailureCategory, "_", " ") + "): " + turnview.Ended{Failed: p}.Reason())
+	v.Fail("the turn failed (" + strings.ReplaceAll(p.FailureCategory, "_", " ") + "): " + WhyFailed(p))
+}
+
+// WhyFailed says why a turn failed, and what to do next where that is known.
+func WhyFailed(p *event.TurnFailed) string {
+	why := turnview.Ended{Failed: p}.Reason()
+	next := ""
+	if p.Error != nil {
+		next = p.Error.Advice
+	}
+	category, _, _ := strings.Cut(why, ": ")
+	switch {
+	case next != "" || p.FailureCategory != "model_failed":
+	case category == model.Auth:
+		next = `the provider refused the key: "agentd login" stores another one, or correct the variable or file that holds it`
+	case category == model.Network:
+		next = `"agentd doctor --network" tries the addresses of the providers`
+	case category == model.ContextOverflow:
+		next = "go on in a new session, or compact this one first (/compact in agentd chat)"
+	}
+	if next != "" {
+		why += "; " + next
+	}
+	return why
 }
 
 // UnusualEnd says what an answer lacks although its turn ended well; empty if

@@ -17,7 +17,11 @@ func (e *Emulator) escape(s string) int {
 	case ']':
 		return e.osc(s)
 	case 'M': // one line up
-		e.row = max(e.row-1, e.top)
+		if first, end := e.region(); e.row == first {
+			e.shiftLines(first, end, -1)
+		} else {
+			e.row = max(e.row-1, e.top)
+		}
 	case '7', '8', '=', '>':
 		// nothing that is drawn depends on them
 	default:
@@ -155,12 +159,18 @@ func (e *Emulator) changes(final byte, n []int) bool {
 		for range by {
 			e.putRune(e.last)
 		}
-	case 'L':
-		e.insertLines(by)
-	case 'M':
-		e.deleteLines(by)
-	case 'r', 't', 'c', 'n', 's', 'u', 'g':
-		// scroll regions of the whole screen, questions, saved positions, tab stops
+	case 'L', 'M':
+		if _, end := e.region(); e.row < end {
+			e.shiftLines(e.row, end, map[byte]int{'L': -by, 'M': by}[final])
+		}
+		e.col = 0
+	case 'S', 'T':
+		first, end := e.region()
+		e.shiftLines(first, end, map[byte]int{'S': by, 'T': -by}[final])
+	case 'r':
+		e.scrollIn(n)
+	case 't', 'c', 'n', 's', 'u', 'g':
+		// questions, saved positions, tab stops
 	default:
 		return false
 	}
@@ -202,30 +212,35 @@ func (e *Emulator) eraseLine(how int) {
 	}
 }
 
-// insertLines pushes the lines from the cursor down; those that leave the screen are
-// lost.
-func (e *Emulator) insertLines(by int) {
-	e.reach(e.top + e.Rows - 1)
-	bottom := e.top + e.Rows
-	below := slices.Clone(e.lines[e.row:bottom])
-	for i := e.row; i < bottom; i++ {
-		e.lines[i] = nil
-		if i-e.row >= by {
-			e.lines[i] = below[i-e.row-by]
-		}
+// scrollIn sets the rows that scroll, and puts the cursor into the corner.
+func (e *Emulator) scrollIn(n []int) {
+	e.from, e.to = max(n[0], 1)-1, e.Rows
+	if len(n) > 1 && n[1] > 0 {
+		e.to = min(n[1], e.Rows)
 	}
-	e.col = 0
+	if e.from == 0 && e.to == e.Rows || e.from >= e.to {
+		e.from, e.to = 0, 0
+	}
+	e.row, e.col = e.top, 0
 }
 
-func (e *Emulator) deleteLines(by int) {
-	e.reach(e.top + e.Rows - 1)
-	bottom := e.top + e.Rows
-	for i := e.row; i < bottom; i++ {
-		if i+by < bottom {
-			e.lines[i] = e.lines[i+by]
-		} else {
-			e.lines[i] = nil
+// region returns the lines that scroll, without the last.
+func (e *Emulator) region() (first, end int) {
+	if e.to == 0 {
+		return e.top, e.top + e.Rows
+	}
+	return e.top + e.from, e.top + min(e.to, e.Rows)
+}
+
+// shiftLines moves lines up by so many, or down if it is negative; those that leave are
+// lost.
+func (e *Emulator) shiftLines(first, end, by int) {
+	e.reach(end - 1)
+	was := slices.Clone(e.lines[first:end])
+	for i := range was {
+		e.lines[first+i] = nil
+		if from := i + by; from >= 0 && from < len(was) {
+			e.lines[first+i] = was[from]
 		}
 	}
-	e.col = 0
 }

@@ -25,6 +25,8 @@ type Emulator struct {
 	row, col int
 	rest     string
 	last     string
+	// from and to are the rows of the screen that scroll, without to; both 0 for all.
+	from, to int
 	// main is the screen below the alternate one; nil if that isn't shown.
 	main *screen
 	// Unknown is what was written that the emulator doesn't know.
@@ -92,6 +94,10 @@ func (e *Emulator) writeFirst(s string) int {
 }
 
 func (e *Emulator) down() {
+	if first, end := e.region(); e.to > 0 && e.row == end-1 {
+		e.shiftLines(first, end, 1)
+		return
+	}
 	if e.main != nil && e.row == e.top+e.Rows-1 { // the alternate screen keeps nothing
 		e.lines = append(e.lines[1:len(e.lines):len(e.lines)], nil)
 		return
