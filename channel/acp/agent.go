@@ -176,14 +176,17 @@ func (a *Agent) handleLine(ctx context.Context, line []byte) {
 	}
 }
 
-// startRequest answers a request beside others.
+// startRequest answers a request beside others. The first one of a connection is answered
+// before the next message is read: a client may send both at once.
 func (a *Agent) startRequest(ctx context.Context, m received) {
+	answered := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	id := string(m.ID)
 	a.mu.Lock()
 	a.running[id] = cancel
 	a.mu.Unlock()
-	a.spawn(func() {
+	began := a.spawn(func() {
+		defer close(answered)
 		defer cancel()
 		result, then, err := a.dispatch(ctx, *m.Method, m.Params)
 		a.mu.Lock()
@@ -194,6 +197,12 @@ func (a *Agent) startRequest(ctx context.Context, m received) {
 			then()
 		}
 	})
+	if began && *m.Method == "initialize" {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // method answers a request. What it returns beside its result is done once the

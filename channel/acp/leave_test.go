@@ -27,3 +27,18 @@ func TestAPromptThatIsCancelledWhileItIsAccepted(t *testing.T) {
 		t.Errorf("the turn is %s, %s", status, category)
 	}
 }
+
+// TestRequestsInOneWrite: a client that doesn't wait for the answer to its first request
+// gets one to its second.
+func TestRequestsInOneWrite(t *testing.T) {
+	rt := adaptertest.Open(t)
+	for range 20 {
+		p := connect(t, rt)
+		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}` + "\n" +
+			fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, t.TempDir()))
+		if m := p.answerTo("2"); m.Error != nil || !strings.Contains(string(m.Result), `"sessionId"`) {
+			t.Fatalf("answered with %+v", m)
+		}
+		p.leave()
+	}
+}
