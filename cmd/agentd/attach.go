@@ -48,9 +48,6 @@ func (a *app) attach(cmd *cobra.Command, c *config.Config, n need) (facts.Source
 	if err != nil {
 		return nil, err
 	}
-	if !note.Background && (note.CertSHA256 != "") { // a server that someone started, with TLS
-		return dialNote(c.Local(), note)
-	}
 	r, err := newOwnRemote(a, c, note, root, cwd)
 	if err != nil {
 		return nil, err

@@ -22,9 +22,13 @@ func newOwnRemote(a *app, c *config.Config, n *serverNote, root, cwd string) (*r
 	f := &followServer{app: a, config: c, note: n, root: root}
 	f.next = &http.Transport{
 		DialContext:         f.dial,
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true, TLSClientConfig: pinnedTo(f.current),
 	}
-	r, err := newRemote("http://localhost", "", n.Token, nil)
+	base := "http://localhost"
+	if n.Socket == "" { // one that was started with "agentd serve"
+		base = strings.TrimSuffix(n.base(), "/")
+	}
+	r, err := newRemote(base, "", n.Token, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +208,14 @@ func (f *followServer) addressed(req *http.Request, n *serverNote) *http.Request
 	if f.root != "" {
 		req.Header.Set(workspaceHeader, url.PathEscape(f.root))
 	}
-	req.URL.Host, req.Host = "localhost", ""
+	req.URL.Scheme, req.URL.Host, req.Host = "http", "localhost", ""
+	scheme, host, _ := strings.Cut(n.base(), "://")
+	if strings.HasPrefix(scheme, "https") {
+		req.URL.Scheme = "https"
+	}
+	if n.Socket == "" { // which is known by its address, and by nothing else
+		req.URL.Host = strings.TrimSuffix(host, "/")
+	}
 	return req
 }
 

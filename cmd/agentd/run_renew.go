@@ -81,11 +81,16 @@ func (t *renewing) pinned() *tls.Config {
 	if t.note.CertSHA256 == "" {
 		return nil
 	}
+	return pinnedTo(t.current)
+}
+
+// pinnedTo trusts the certificate that the note of now names, and no other.
+func pinnedTo(current func() *serverNote) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares with the pin
 		VerifyConnection: func(c tls.ConnectionState) error {
-			if len(c.PeerCertificates) == 0 || certSum(c.PeerCertificates[0].Raw) != t.current().CertSHA256 {
+			if len(c.PeerCertificates) == 0 || certSum(c.PeerCertificates[0].Raw) != current().CertSHA256 {
 				return errCertificate
 			}
 			return nil

@@ -475,6 +475,51 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	return cert, key
 }
 
+// TestOwnServerInTheForeground: where "agentd serve" holds a person's own data, all of
+// their commands reach it, however it listens.
+func TestOwnServerInTheForeground(t *testing.T) {
+	cert, key := certificate(t, t.TempDir())
+	for name, config := range map[string]string{
+		"TCP":            "",
+		"TLS":            "tls: {cert: " + cert + ", key: " + key + "}\n",
+		"socket":         "socket: PLACE\n",
+		"socket and TLS": "socket: PLACE\ntls: {cert: " + cert + ", key: " + key + "}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			me := newPerson(t)
+			file := filepath.Join(me.home, ".config", "agentd", "config.yaml")
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := filepath.Join(t.TempDir(), "s")
+			writeFile(t, filepath.Dir(file), "config.yaml", string(text)+strings.ReplaceAll(config, "PLACE", place))
+			me.output("run", "in the background") // a server that is taken over from
+			p := &process{t: t, data: me.serverNote().URL, lines: make(chan string, 10_000), cmd: me.command("serve", "--listen", "127.0.0.1:0")}
+			if strings.Contains(config, "socket") {
+				p.cmd = me.command("serve")
+			}
+			p.begin()
+			for _, args := range [][]string{{"run", "in the foreground"}, {"sessions"}, {"status"}, {"doctor"}, {"why", "last"}} {
+				me.output(args...)
+			}
+			if out := me.output("daemon", "status"); !strings.Contains(out, "started with agentd serve") {
+				t.Errorf("daemon status:\n%s", out)
+			}
+			pipe := me.pipe("stdio")
+			var list struct {
+				Sessions []json.RawMessage `json:"sessions"`
+			}
+			if pipe.call("list_sessions", map[string]any{}, &list); len(list.Sessions) != 2 {
+				t.Errorf("%d sessions over stdio", len(list.Sessions))
+			}
+			p.stop(syscall.SIGTERM)
+			me.output("run", "in the background again")
+		})
+	}
+}
+
 func TestCommandsOverTLSAndSocket(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
