@@ -103,6 +103,28 @@ func completeValues(cmd *cobra.Command, all map[string][]string) {
 	}
 }
 
+// completeModels tells shells the configured models, wherever one is chosen for a turn.
+func (a *app) completeModels(cmd *cobra.Command) {
+	if f := cmd.Flags().Lookup("model"); f != nil && f.Usage == modelUsage {
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if loaded, err := a.loadOnly(cmd); err == nil {
+				for _, p := range a.providersOf(loaded.Config) {
+					for _, m := range modelsOf(p, "") {
+						names = append(names, m.ID())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err) // it has one already: a mistake in the program
+		}
+	}
+	for _, c := range cmd.Commands() {
+		a.completeModels(c)
+	}
+}
+
 // commandNames completes the name of a command of the catalogue.
 func commandNames(_ *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var names []string

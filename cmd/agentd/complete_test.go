@@ -19,6 +19,9 @@ func TestValuesAreCompleted(t *testing.T) {
 		"export evidence --format": "agent-evidence",
 		"sessions export --format": "cloudevents",
 		"call":                     "submit_turn",
+		"run --model":              "script/script",
+		"chat --model":             "script/script",
+		"submit --model":           "script/script",
 	} {
 		out, errs, code := program(t, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
 		if code != 0 || !strings.Contains("\n"+out, "\n"+want) || !strings.Contains(out, "\n:4\n") {

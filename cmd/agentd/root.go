@@ -65,6 +65,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	addCompletion(root)
 	if a.completing {
 		completeValues(root, values)
+		a.completeModels(root)
 	}
 	a.takeShortIDs(root, idKinds())
 	checkValues(root, values)

@@ -24,10 +24,13 @@ type turnFlags struct {
 	projectMode string
 }
 
+// modelUsage is what the help says of a flag that chooses the model of a turn.
+const modelUsage = "the model that answers, as provider/model"
+
 func (t *turnFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.session, "session", "", "the session to continue; default: a new one")
-	f.StringVar(&t.model, "model", "", "the model that answers, as provider/model")
+	f.StringVar(&t.model, "model", "", modelUsage)
 	f.StringVar(&t.mode, "mode", "", "permission mode: "+strings.Join(permission.Modes(), ", "))
 	f.Int64Var(&t.maxSteps, "max-steps", 0, "maximum number of model calls")
 }
