@@ -50,12 +50,20 @@ func permissionsOf(s *state.Session) []string {
 		}
 	}
 	if allows > 0 {
-		out = append(out, fmt.Sprintf("%d rules that allow", allows))
+		out = append(out, counted(allows, "rule that allows", "rules that allow"))
 	}
 	if n := len(s.Permission.Grants); n > 0 {
-		out = append(out, fmt.Sprintf("%d approvals for the session", n))
+		out = append(out, counted(n, "approval for the session", "approvals for the session"))
 	}
 	return out
+}
+
+// counted says how many there are of something.
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // modesOf returns the modes of a turn that has not ended.

@@ -163,7 +163,7 @@ func TestImportBringsNoPermissions(t *testing.T) {
 	}{
 		"a mode":             {mode: "bypass", brings: "mode bypass"},
 		"a mode of policy":   {after: &command.SetPolicy{SessionID: "sess_theirs", Mode: "auto"}, brings: "mode auto"},
-		"a rule":             {after: &command.SetPolicy{SessionID: "sess_theirs", Rules: rule("allow")}, brings: "1 rules that allow"},
+		"a rule":             {after: &command.SetPolicy{SessionID: "sess_theirs", Rules: rule("allow")}, brings: "1 rule that allows"},
 		"a narrow mode":      {mode: "plan"},
 		"a rule that denies": {after: &command.SetPolicy{SessionID: "sess_theirs", Rules: rule("deny")}},
 	} {
@@ -204,7 +204,7 @@ func TestImportBringsNoApprovals(t *testing.T) {
 	runtimetest.Do[command.RespondActionResult](from, &command.RespondAction{ActionID: asked.ActionID, Decision: "allow", Scope: "session"})
 	from.Completes(r)
 	file := from.ExportSession("sess_theirs")
-	if _, err := runtimetest.New(t).ImportSession(file, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "1 approvals for the session") {
+	if _, err := runtimetest.New(t).ImportSession(file, transfer.ImportOptions{}); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "1 approval for the session") {
 		t.Errorf("got %v, want a conflict that names the approval", err)
 	}
 }
