@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,6 +50,8 @@ type daemonInfo struct {
 	Outdated string `json:"outdated,omitempty"`
 	// Changed says whether the command did something.
 	Changed bool `json:"changed"`
+	// idle says what holds if it doesn't run; empty for what "daemon status" says.
+	idle string
 }
 
 // ownConfig loads the configuration of a command about the user's own server.
@@ -100,7 +103,7 @@ func (a *app) daemonInfoOf(ctx context.Context, c *config.Config, n *serverNote)
 func (a *app) printDaemon(info *daemonInfo) error {
 	return a.print(info, func(p *printer) {
 		if !info.Running {
-			p.linef("%s; the next command starts it", p.Paint(terminal.Yellow, "not running"))
+			p.linef("%s", cmp.Or(info.idle, p.Paint(terminal.Yellow, "not running")+"; the next command starts it"))
 			p.linef("data: %s", info.Data)
 			return
 		}
@@ -190,7 +193,7 @@ func (a *app) daemonStop() *cobra.Command {
 func (a *app) stopOwn(ctx context.Context, c *config.Config) (*daemonInfo, error) {
 	n, err := a.liveNote(ctx, c)
 	if err != nil || n == nil {
-		return &daemonInfo{Data: dataName(c)}, err
+		return &daemonInfo{Data: dataName(c), idle: "not running, so there is nothing to stop; the next command starts it"}, err
 	}
 	if !n.Background {
 		return nil, fmt.Errorf("the server that holds your data was started with \"agentd serve\" (process %d); stop it where it was started", n.PID)
@@ -206,7 +209,7 @@ func (a *app) stopOwn(ctx context.Context, c *config.Config) (*daemonInfo, error
 		// A server that ends takes its note away as the last but one thing; the next one
 		// has a token of its own.
 		if kept, err := readNote(c.Local()); err != nil || kept == nil || kept.Token != n.Token {
-			return &daemonInfo{Data: dataName(c), Changed: true}, err
+			return &daemonInfo{Data: dataName(c), Changed: true, idle: "stopped; not running until the next command starts it"}, err
 		}
 		select {
 		case <-wait.Done():

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,9 +26,10 @@ func (a *app) daemonLogs() *cobra.Command {
 		Short: "Show the log of your server",
 		Long: `Shows the last lines of your server's log, which is in its data directory
 (server.log; the one before is kept as server.log.1 once it has become large).
+--json prints them as they stand there.
 
 Exit codes: 0 done, 1 there is no log, 2 usage.`,
-		Example: "  agentd daemon logs\n  agentd daemon logs --lines 500\n  agentd daemon logs --follow",
+		Example: "  agentd daemon logs\n  agentd daemon logs --lines 500\n  agentd daemon logs --follow\n  agentd daemon logs --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.ownConfig(cmd)
@@ -68,24 +70,47 @@ func (a *app) showLog(ctx context.Context, c *config.Config, lines int, follow b
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if _, err := a.out.Write(lastLines(tail[:n], lines)); err != nil || !follow {
-		return err
+	to := &logPrinter{Ink: a.ink(a.out), to: a.out, raw: a.json}
+	if _, err = to.Write(lastLines(tail[:n], lines)); err == nil && follow {
+		err = followLog(ctx, path, f, from+int64(n), to)
 	}
-	for at := from + int64(n); ; {
+	return errors.Join(err, to.end())
+}
+
+// followLog writes what is added to a log, and goes on with the next one when a server
+// has begun it.
+func followLog(ctx context.Context, path string, f *os.File, at int64, to io.Writer) error {
+	defer func() { _ = f.Close() }() // it was only read
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(200 * time.Millisecond):
 		}
-		more, err := io.ReadAll(io.NewSectionReader(f, at, maxTail))
+		// What is in place is opened first, so that the end of the log before it is read, too.
+		next, err := os.Open(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		n, err := io.Copy(to, io.NewSectionReader(f, at, math.MaxInt64-at))
+		at += n
+		if next != nil && (err != nil || sameFile(f, next)) {
+			_ = next.Close() // it was only read
+		} else if next != nil {
+			_ = f.Close() // it was only read
+			f, at = next, 0
+		}
 		if err != nil {
 			return err
 		}
-		at += int64(len(more))
-		if _, err := a.out.Write(more); err != nil {
-			return err
-		}
 	}
+}
+
+// sameFile reports whether two open files are one.
+func sameFile(a, b *os.File) bool {
+	x, err := a.Stat()
+	y, err2 := b.Stat()
+	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
 // lastLines returns the end of a text.
