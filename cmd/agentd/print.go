@@ -88,12 +88,21 @@ var (
 // all columns, the named ones are left out, the first of them first.
 func (p *printer) table(rows [][]string, drop ...string) {
 	if len(rows) == 1 && p.seen { // a head alone says nothing to a person
-		p.linef("%s", p.Paint(terminal.Dim, "no "+strings.ToLower(rows[0][0])+"s"))
+		p.linef("%s", p.Paint(terminal.Dim, noneOf(rows[0][0])))
 		return
 	}
 	for _, line := range p.lay(rows, drop...) {
 		p.linef("%s", line)
 	}
+}
+
+// noneOf says that a list is empty. The title of its first column names what it lists,
+// unless that is a figure or a property.
+func noneOf(title string) string {
+	if title != "ID" && slices.Contains(idTitles, title) || title == "NODE" || title == "RULE" {
+		return "no " + strings.ToLower(title) + "s"
+	}
+	return "none"
 }
 
 // lay returns the lines of a table.

@@ -31,7 +31,7 @@ func TestPlural(t *testing.T) {
 	for _, tt := range []struct {
 		n          int
 		what, want string
-	}{{0, "turn", "0 turns"}, {1, "turn", "1 turn"}, {2, "turn", "2 turns"}, {1, "index entry", "1 index entry"}, {3, "index entry", "3 index entries"}} {
+	}{{0, "turn", "0 turns"}, {1, "turn", "1 turn"}, {2, "turn", "2 turns"}, {1, "index entry", "1 index entry"}, {3, "index entry", "3 index entries"}, {2, "policy", "2 policies"}, {2, "key", "2 keys"}} {
 		if got := terminal.Plural(tt.n, tt.what); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}

@@ -187,8 +187,8 @@ func Plural[N int | int64 | uint64](n N, what string) string {
 	if n == 1 {
 		return said
 	}
-	if stem, ends := strings.CutSuffix(said, "ry"); ends {
-		return stem + "ries"
+	if stem, ends := strings.CutSuffix(said, "y"); ends && !strings.ContainsAny(stem[len(stem)-1:], "aeou") {
+		return stem + "ies"
 	}
 	return said + "s"
 }
