@@ -48,6 +48,39 @@ func TestChatPlain(t *testing.T) {
 	}
 }
 
+// TestPlainForms: what a schema describes is asked for field by field where lines are read,
+// in a conversation as in a single turn; in a pipe the object may come whole.
+func TestPlainForms(t *testing.T) {
+	dir := play(t, featureScript)
+	for _, args := range [][]string{{"chat", "--plain", "form please"}, {"run", "form please"}} {
+		c := atTerminal(t, 100, 24, playing(t, dir, args...), "NO_COLOR=1")
+		c.see("? Tell me about it")
+		c.see("name (what it is called):")
+		c.typing("thing\n")
+		c.see("size (a whole number):")
+		c.typing("many\n")
+		c.see("size must be a whole number")
+		c.typing("7\n")
+		c.see("colour (1 red, 2 green; may be left empty):")
+		c.typing("\n")
+		c.see("Thank you.")
+		if args[0] == "chat" {
+			c.see("answered: name: thing, size: 7")
+			c.typing("/quit\n")
+		}
+		if code := c.end(); code != 0 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+	for _, in := range []string{"form please\n{\"name\":\"thing\",\"size\":7}\n", "form please\nthing\n7\n\n"} {
+		cmd := playing(t, dir, "chat")
+		cmd.Stdin = strings.NewReader(in)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "answered: name: thing, size: 7") || !strings.Contains(string(out), "Thank you.") {
+			t.Errorf("%q: %v\n%s", in, err, out)
+		}
+	}
+}
+
 // TestChatInAPipe: each line is a turn, or answers what the turn before asked.
 func TestChatInAPipe(t *testing.T) {
 	dir := play(t, workScript)

@@ -184,10 +184,10 @@ func printReviewerTest(out *printer, r *command.TestReviewerResult) {
 		rows := [][]string{{"SESSION", "SEQUENCE", "WHAT", "PERSON", "REVIEWER", "BECAUSE"}}
 		for _, d := range r.Disagreed {
 			rows = append(rows, []string{
-				d.SessionID, strconv.FormatUint(d.Sequence, 10), terminal.Clip(terminal.Plain(d.ToolName)+" "+turntext.ShortArgs(d.ToolName, d.Args), 48), d.Person, d.Reviewer, terminal.Clip(terminal.Plain(d.Reason), 60),
+				d.SessionID, strconv.FormatUint(d.Sequence, 10), terminal.Clip(terminal.Plain(d.ToolName)+" "+turntext.ShortArgs(d.ToolName, d.Args), 48), d.Person, d.Reviewer, terminal.Clip(terminal.Plain(d.Reason), 300),
 			})
 		}
-		out.table(rows)
+		out.wrapped(rows)
 		out.linef("")
 	}
 	allowed := 0

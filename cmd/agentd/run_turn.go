@@ -251,7 +251,7 @@ func (r *runner) showQuestion(q *turntext.Question) {
 	r.view.Stage.Show(nil)
 	cols, _ := r.view.Stage.Size()
 	r.view.Separate()
-	panel := q.Panel(r.app.ink(r.ask.out), cols)
+	panel := q.Lines(r.app.ink(r.ask.out), cols)
 	r.ask.read(strings.Join(panel, "\n") + "\n" + q.Prompt())
 }
 
@@ -290,11 +290,15 @@ func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error)
 	}
 	q := r.asking
 	answer, wrong := q.Parse(t.line)
-	if wrong == "" {
+	if wrong == "" && answer != nil {
 		wrong = r.sendAnswer(ctx, answer)
 	}
-	if wrong != "" {
+	switch {
+	case wrong != "":
 		r.ask.read(wrong + "\n" + q.Prompt())
+		return false, nil
+	case answer == nil: // another line belongs to it
+		r.ask.read(q.Prompt())
 		return false, nil
 	}
 	r.asking = nil

@@ -152,16 +152,19 @@ func (c *client) Post(do func()) {
 
 // Ask implements [conversation.Front].
 func (c *client) Ask(q *turntext.Question) {
-	c.Print(append([]string{""}, q.Panel(c.options.Ink, c.width())...)...)
+	c.Print(append([]string{""}, q.Lines(c.options.Ink, c.width())...)...)
 	c.question = q
 	c.wantLine(q.Prompt(), func(line string) {
 		answer, wrong := q.Parse(line)
-		if wrong != "" {
+		switch {
+		case wrong != "":
 			c.Print(wrong)
-			return
+		case answer == nil: // another line belongs to it
+			c.lead, c.due = q.Prompt(), true
+		default:
+			c.endWanting()
+			c.talk.Answer(q, answer)
 		}
-		c.endWanting()
-		c.talk.Answer(q, answer)
 	})
 }
 

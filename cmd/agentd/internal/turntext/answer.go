@@ -1,7 +1,6 @@
 package turntext
 
 import (
-	"fmt"
 	"strconv"
 
 	"agentd/cmd/agentd/internal/terminal"
@@ -49,7 +48,7 @@ func (q *Question) Answers() []Answer {
 	if q.IsInput() {
 		var out []Answer
 		for i, c := range q.Choices() {
-			a := Answer{Key: strconv.Itoa(i + 1), Text: fmt.Sprint(c), answer: respond("submit")}
+			a := Answer{Key: strconv.Itoa(i + 1), Text: ChoiceText(c), answer: respond("submit")}
 			a.answer.Payload = MarshalValue(c)
 			out = append(out, a)
 		}

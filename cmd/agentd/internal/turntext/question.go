@@ -23,6 +23,8 @@ type Question struct {
 	evaluated *event.PermissionEvaluated
 	// before is what stands in the file that the call would change, if that is known.
 	before string
+	// filling is how far an object is filled in, line by line.
+	filling *filling
 }
 
 // IsInput says that a value is wanted, not a yes or a no.
@@ -42,6 +44,14 @@ func (q *Question) Intro(k terminal.Ink, cols int) []string {
 		out = append(out, lead+k.Paint(terminal.Bold, line))
 	}
 	return out
+}
+
+// Lines is Panel for those who answer in lines: what a line is for stands before it.
+func (q *Question) Lines(k terminal.Ink, cols int) []string {
+	if q.asksFields() {
+		return q.Intro(k, cols)
+	}
+	return q.Panel(k, cols)
 }
 
 // Panel returns the lines that say what is asked and why.
@@ -192,6 +202,8 @@ func (q *Question) Prompt() string {
 	switch {
 	case q.IsPlan():
 		return planPrompt
+	case q.asksFields():
+		return q.filling.prompt()
 	case !q.IsInput() && q.Required.OnceOnly:
 		return "[y] once  [n] no, and why if you like: "
 	case !q.IsInput() && len(q.Required.KeepRules) > 0:
@@ -206,7 +218,8 @@ func (q *Question) Prompt() string {
 	return "JSON: "
 }
 
-// Parse turns a line into the answer, or says what is wrong with it.
+// Parse turns a line into the answer, or says what is wrong with it. It returns neither
+// where more lines belong to the answer: Prompt asks for the next.
 func (q *Question) Parse(line string) (*command.RespondAction, string) {
 	line = strings.TrimSpace(line)
 	r := &command.RespondAction{ActionID: q.ID}
@@ -217,6 +230,12 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 	if q.IsInput() {
 		r.Decision = "submit"
 		var wrong string
+		if q.asksFields() {
+			if r.Payload, wrong = q.filling.take(line); r.Payload == nil && wrong == "" {
+				return nil, ""
+			}
+			return r, wrong
+		}
 		r.Payload, wrong = q.value(line)
 		return r, wrong
 	}
@@ -251,6 +270,9 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 
 // choices says what can be answered.
 func (q *Question) choices() string {
+	if q.Required.OnceOnly {
+		return "answer y or n"
+	}
 	if len(q.Required.KeepRules) > 0 {
 		return "answer y, a, p or n"
 	}
@@ -263,7 +285,7 @@ func (q *Question) Describe(r *command.RespondAction) string {
 	case q.IsPlan():
 		return describePlan(r)
 	case r.Decision == "submit":
-		return "answered: " + terminal.Clip(terminal.Plain(string(r.Payload)), 60)
+		return "answered: " + terminal.Clip(terminal.Plain(sayValue(r.Payload)), 60)
 	case r.Scope == "session":
 		return "allowed for this session"
 	case r.Scope == "project":
@@ -301,7 +323,7 @@ func (q *Question) Choices() []any {
 func (q *Question) choiceLines(k terminal.Ink) []string {
 	var out []string
 	for i, c := range q.Choices() {
-		out = append(out, fmt.Sprintf("  %s %s", k.Paint(terminal.Cyan, strconv.Itoa(i+1)), terminal.Plain(fmt.Sprint(c))))
+		out = append(out, fmt.Sprintf("  %s %s", k.Paint(terminal.Cyan, strconv.Itoa(i+1)), terminal.Plain(ChoiceText(c))))
 	}
 	if out == nil && len(q.schema()) > 0 && !q.wantsText() {
 		out = append(out, k.Paint(terminal.Dim, "  fits "+terminal.Plain(string(q.Required.Schema))))
@@ -314,7 +336,7 @@ func (q *Question) choiceLines(k terminal.Ink) []string {
 func (q *Question) value(line string) (event.Raw, string) {
 	list := q.Choices()
 	for _, c := range list {
-		if strings.EqualFold(fmt.Sprint(c), line) {
+		if strings.EqualFold(ChoiceText(c), line) {
 			return MarshalValue(c), ""
 		}
 	}
@@ -329,15 +351,6 @@ func (q *Question) value(line string) (event.Raw, string) {
 		return MarshalValue(line), ""
 	}
 	return InputValue(line), ""
-}
-
-// MarshalValue returns a value as JSON.
-func MarshalValue(v any) event.Raw {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil // what JSON was made of can be made JSON again
-	}
-	return b
 }
 
 // Questions keeps the questions that are open, oldest first.
@@ -399,16 +412,4 @@ func HowAnswered(e *event.Event) string {
 // Drop takes a question away that was answered here.
 func (q *Questions) Drop(x *Question) {
 	q.open = slices.DeleteFunc(q.open, func(o *Question) bool { return o == x })
-}
-
-// InputValue returns a text as JSON: as it is if it is JSON already.
-func InputValue(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		return nil
-	}
-	return quoted
 }

@@ -69,6 +69,47 @@ func TestQuestionParse(t *testing.T) {
 	}
 }
 
+// TestObjectInLines: an object is asked for property by property, those that are needed
+// first.
+func TestObjectInLines(t *testing.T) {
+	q := &Question{ID: "action_1", Required: &event.ActionRequired{Decisions: []string{"submit", "cancel"}, Schema: event.Raw(`{"type":"object","required":["name","size"],"properties":{
+		"colour":{"enum":["red","green",1000000]},"name":{"type":"string","description":"what it is called"},"size":{"type":"integer","default":3},"tags":{"type":"array"},"part":{"type":"number"}}}`)}}
+	type step struct{ prompt, line, wrong string }
+	for i, tt := range []struct {
+		steps []step
+		want  string
+		says  string
+	}{
+		{[]step{
+			{"name (what it is called): ", " ", "name is needed"},
+			{"name (what it is called): ", "5", ""},
+			{"size (a whole number; nothing means 3): ", "big", "size must be a whole number"},
+			{"size (a whole number; nothing means 3): ", "", ""},
+			{"colour (1 red, 2 green, 3 1000000; may be left empty): ", "blue", "colour must be 1 to 3, or one of the values"},
+			{"colour (1 red, 2 green, 3 1000000; may be left empty): ", "GREEN", ""},
+			{"tags (a list, with commas; may be left empty): ", "a, b", ""},
+			{"part (a number; may be left empty): ", "x", "part must be a number"},
+			{"part (a number; may be left empty): ", "", ""},
+		}, `{"name":"5","size":3,"colour":"green","tags":["a","b"]}`, `answered: name: 5, size: 3, colour: green, tags: ["a","b"]`},
+		// It begins again: the runtime may refuse an answer.
+		{[]step{{"name (what it is called): ", `{"name":"x","size":1000000}`, ""}}, `{"name":"x","size":1000000}`, "answered: name: x, size: 1000000"},
+		{[]step{{"name (what it is called): ", "/cancel", ""}}, "", "cancelled"},
+	} {
+		for j, s := range tt.steps {
+			if got := q.Prompt(); got != s.prompt {
+				t.Errorf("%d, %d: asks %q, want %q", i, j, got, s.prompt)
+			}
+			r, wrong := q.Parse(s.line)
+			if wrong != s.wrong || r == nil && j == len(tt.steps)-1 || r != nil && wrong == "" && j < len(tt.steps)-1 {
+				t.Fatalf("%d, %d: %+v, %q", i, j, r, wrong)
+			}
+			if j == len(tt.steps)-1 && (string(r.Payload) != tt.want || q.Describe(r) != tt.says) {
+				t.Errorf("%d: %s, %s", i, r.Payload, q.Describe(r))
+			}
+		}
+	}
+}
+
 func TestShortTexts(t *testing.T) {
 	got := []string{
 		terminal.Took(12), terminal.Took(1234), terminal.Took(61_000), terminal.Took(3_600_000),
