@@ -117,6 +117,9 @@ func (a *app) ensureServer(ctx context.Context, c *config.Config, replace bool) 
 		if keep, err := a.keepsServer(ctx, c, n, replace); keep || err != nil {
 			return n, err
 		}
+		if err := a.checkStart(c); err != nil {
+			return nil, err
+		}
 		if err := stopNoted(ctx, n); err != nil {
 			return nil, err
 		}

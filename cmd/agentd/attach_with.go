@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"agentd/cmd/agentd/internal/config"
+	"agentd/loop"
+	"agentd/model"
 )
 
 // startedWith is what a server was started with. A command that would start it with
@@ -157,6 +159,29 @@ func (a *app) outdated(c *config.Config, n *serverNote) string {
 		}
 	}
 	return n.With.differs(now)
+}
+
+// checkStart reports what a server with this configuration would not start for. It is
+// asked before the one that runs is ended: a mistake in a file must not stop what others
+// are doing.
+func (a *app) checkStart(c *config.Config) error {
+	var models []model.Info
+	for _, p := range a.providersOf(c) {
+		if p.Script != "" && !filepath.IsAbs(p.Script) && c.File != "" { // a server is started where its file is
+			p.Script = filepath.Join(filepath.Dir(absolute(c.File)), p.Script)
+		}
+		if _, err := newProvider(p, ""); err != nil {
+			return err
+		}
+		models = append(models, modelsOf(p, "")...)
+	}
+	if err := checkRouting(&c.Routing, models); err != nil {
+		return err
+	}
+	if _, err := hostPolicy(c); err != nil {
+		return err
+	}
+	return wireHooks(c, new(loop.Options))
 }
 
 // keepsServer decides whether a command uses the server that runs. One that was started

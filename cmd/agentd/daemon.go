@@ -224,6 +224,9 @@ func (a *app) daemonRestart() *cobra.Command {
 		"Stops your server as \"agentd daemon stop\" does and starts it again with the\nconfiguration and the environment of this command. Sessions go on.\n\nExit codes: 0 it runs, 1 failed, 2 usage.",
 		"  agentd daemon restart",
 		func(ctx context.Context, c *config.Config) (*daemonInfo, error) {
+			if err := a.checkStart(c); err != nil {
+				return nil, err
+			}
 			if _, err := a.stopOwn(ctx, c); err != nil {
 				return nil, err
 			}
