@@ -13,10 +13,18 @@ import (
 func describeFact(e *event.Event) (says string, key bool) {
 	for _, part := range []func(*event.Event) (string, bool){sayTurn, sayRouting, sayModel, sayPermission, sayHook, sayTool, sayProcess, sayTask, saySubagent, sayJob, saySchedule} {
 		if says, key := part(e); says != "" {
-			return says, key
+			return endOnce(says), key
 		}
 	}
 	return "", false
+}
+
+// endOnce takes away the full stop of a sentence that ends with a quoted one.
+func endOnce(says string) string {
+	if strings.HasSuffix(says, "..") && !strings.HasSuffix(says, "...") {
+		return strings.TrimSuffix(says, ".")
+	}
+	return says
 }
 
 func sayTurn(e *event.Event) (string, bool) {

@@ -181,8 +181,11 @@ var features = map[string]feature{
 			{keys: "smaller\r", sees: "plan sent back · smaller"},
 			{sees: "  1. Change less"},
 			{sees: "▸ y approve"},
+			{sees: "mode plan"},
 			{keys: "a\r", sees: "plan approved · mode auto"},
 			{sees: "As planned."},
+			{sees: idle},
+			{loses: "· mode plan"}, // also in the turns that follow
 		},
 	},
 	"completion": {

@@ -120,3 +120,44 @@ func TestFailedTurnNamesTheNextStep(t *testing.T) {
 		c.end()
 	}
 }
+
+// TestReviewerIsSeen: what a reviewer allowed is said with the call, and what it left to
+// the person with the question.
+func TestReviewerIsSeen(t *testing.T) {
+	t.Parallel()
+	dir := play(t, `answers:
+  - when: {contains: build}
+    tools: [{name: write_file, arguments: {path: a.txt, content: "a\n"}}]
+  - when: {contains: build}
+    tools: [{name: write_file, arguments: {path: b.txt, content: "b\n"}}]
+  - when: {contains: build}
+    tools: [{name: write_file, arguments: {path: c.txt, content: "c\n"}}]
+  - when: {contains: build}
+    text: It is built.
+`)
+	writeFile(t, dir, "judge.yaml", `repeat: true
+answers:
+  - when: {contains: b.txt}
+    text: '{"decision":"ask","reason":"Nobody asked for it."}'
+  - when: {contains: c.txt}
+    text: I can't tell.
+  - when: {contains: BEGIN}
+    text: '{"decision":"allow","reason":"It was asked for."}'
+`)
+	writeFile(t, dir, "c.yaml", `data: `+dir+`/data
+workspace: {root: `+dir+`/ws}
+providers:
+  - {id: s, kind: script, script: `+dir+`/s.yaml, models: [{id: m}]}
+  - {id: j, kind: script, script: `+dir+`/judge.yaml, models: [{id: judge}]}
+permissions: {reviewer: {model: j/judge}}
+`)
+	c := atTerminal(t, 100, 30, playing(t, dir, "chat", "build"), "NO_COLOR=1")
+	c.see("✓ write_file a.txt  allowed by the reviewer · ")
+	c.see("reviewer: left it to you · Nobody asked for it.")
+	c.does(step{sees: "Enter answers"}, step{keys: "y\r", sees: "reviewer: gave no verdict · "}, step{sees: "Enter answers"}, step{keys: "y\r", sees: "It is built."})
+	c.leave()
+	out, err := playing(t, dir, "why", "last").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "because It was asked for.") || strings.Contains(string(out), "..") {
+		t.Errorf("why: %v\n%s", err, out)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/fault"
+	"agentd/permission"
 )
 
 // Message is what a person says: a text, and what is attached to it.
@@ -140,6 +141,9 @@ func (c *Conversation) Answer(q *turntext.Question, answer *command.RespondActio
 		switch {
 		case err == nil:
 			c.View.Note(terminal.Green, turntext.MarkNote, q.Describe(answer))
+			if mode := q.ApprovedMode(answer); mode != "" && c.options.PermissionMode == permission.ModePlan {
+				c.options.PermissionMode = mode // the turns after the plan don't plan again
+			}
 		case fault.KindOf(err) == fault.InvalidParams:
 			c.View.Warn(c.describe(err))
 			c.questions.PutBack(q)

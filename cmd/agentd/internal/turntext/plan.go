@@ -1,6 +1,7 @@
 package turntext
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -68,24 +69,26 @@ func PlanChoice(mode string) event.Raw {
 	return MarshalValue(map[string]string{"permissionMode": mode})
 }
 
-// describePlan says what the answer to a plan was.
-func describePlan(r *command.RespondAction) string {
+// ApprovedMode is the mode in which work goes on after an answer that approves a plan;
+// empty if it approves none.
+func (q *Question) ApprovedMode(r *command.RespondAction) string {
+	if !q.IsPlan() || r.Decision != "allow" {
+		return ""
+	}
 	var chosen struct {
 		PermissionMode string `json:"permissionMode"`
 	}
 	_ = json.Unmarshal(r.Payload, &chosen) // without one it is the default
+	return cmp.Or(chosen.PermissionMode, permission.ModeDefault)
+}
+
+// describePlan says what the answer to a plan was.
+func (q *Question) describePlan(r *command.RespondAction) string {
 	switch r.Decision {
 	case "allow":
-		return terminal.JoinDots("plan approved", "mode "+orDefault(chosen.PermissionMode))
+		return terminal.JoinDots("plan approved", "mode "+q.ApprovedMode(r))
 	case "deny":
 		return terminal.JoinDots("plan sent back", r.Reason)
 	}
 	return "cancelled"
-}
-
-func orDefault(mode string) string {
-	if mode == "" {
-		return permission.ModeDefault
-	}
-	return mode
 }

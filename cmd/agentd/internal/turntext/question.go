@@ -21,6 +21,8 @@ type Question struct {
 	Required *event.ActionRequired
 	// evaluated is the decision that led to it, if it is about a tool call.
 	evaluated *event.PermissionEvaluated
+	// reviewed is what a reviewer said about the call, if one was asked.
+	reviewed *event.PermissionReviewed
 	// before is what stands in the file that the call would change, if that is known.
 	before string
 	// filling is how far an object is filled in, line by line.
@@ -173,6 +175,11 @@ func (q *Question) Reasons(k terminal.Ink, cols int) []string {
 		}
 	}
 	add("why", q.Required.Reason)
+	if r := q.reviewed; r != nil && r.Verdict == "ask" {
+		add("reviewer", terminal.JoinDots("left it to you", r.Reason))
+	} else if r != nil {
+		add("reviewer", terminal.JoinDots("gave no verdict", r.Reason))
+	}
 	add("rules", strings.Join(q.Required.RuleRefs, ", "))
 	if kept := q.keptRules(); kept != "" {
 		add("always", "an answer for the project keeps: "+kept+" in "+q.Required.KeepFor)
@@ -283,7 +290,7 @@ func (q *Question) choices() string {
 func (q *Question) Describe(r *command.RespondAction) string {
 	switch {
 	case q.IsPlan():
-		return describePlan(r)
+		return q.describePlan(r)
 	case r.Decision == "submit":
 		return "answered: " + terminal.Clip(terminal.Plain(sayValue(r.Payload)), 60)
 	case r.Scope == "session":
@@ -358,6 +365,8 @@ type Questions struct {
 	open []*Question
 	// evaluated are decisions by tool call, until their question comes.
 	evaluated map[string]*event.PermissionEvaluated
+	// reviewed are verdicts of a reviewer, in the same way.
+	reviewed map[string]*event.PermissionReviewed
 }
 
 // Track notes questions and answers. It returns the question that a fact answers,
@@ -371,9 +380,17 @@ func (q *Questions) Track(e *event.Event) (answered *Question) {
 		if p.Decision == "ask" {
 			q.evaluated[e.ToolCallID] = p
 		}
+	case *event.PermissionReviewed:
+		if q.reviewed == nil {
+			q.reviewed = map[string]*event.PermissionReviewed{}
+		}
+		if p.Verdict != "allow" {
+			q.reviewed[e.ToolCallID] = p
+		}
 	case *event.ActionRequired:
-		q.open = append(q.open, &Question{ID: e.ActionID, Required: p, evaluated: q.evaluated[e.ToolCallID]})
+		q.open = append(q.open, &Question{ID: e.ActionID, Required: p, evaluated: q.evaluated[e.ToolCallID], reviewed: q.reviewed[e.ToolCallID]})
 		delete(q.evaluated, e.ToolCallID)
+		delete(q.reviewed, e.ToolCallID)
 	case *event.ActionResolved:
 		i := slices.IndexFunc(q.open, func(x *Question) bool { return x.ID == e.ActionID })
 		if i >= 0 {

@@ -25,6 +25,10 @@ func (v *View) showTool(e *event.Event) bool {
 		if len(p.SafeArgs) > 0 { // else they are too long to be shown
 			v.toolAsked(e, p.ToolName, p.SafeArgs)
 		}
+	case *event.PermissionEvaluated:
+		if t := v.tool(e.ToolCallID); t != nil && p.Decision == "allow" && p.DecisionSource == "classifier" {
+			t.allowed = "allowed by the reviewer"
+		}
 	case *event.ToolProgress:
 		v.toolProgress(e, p)
 	case *event.ProcessOutput:
@@ -118,7 +122,7 @@ func (v *View) toolResult(e *event.Event, p *event.ToolResult) {
 	if p.Status == "background" {
 		extra = "goes on in the background as " + p.ProcessID
 	}
-	v.toolLine(good, p.ToolName, t.args, terminal.JoinDots(extra, terminal.Took(p.DurationMs)))
+	v.toolLine(good, p.ToolName, t.args, terminal.JoinDots(t.allowed, extra, terminal.Took(p.DurationMs)))
 	v.toolOutput(p, good)
 	for _, f := range p.ChangedFiles {
 		v.Stage.Print(v.changed(f))

@@ -74,6 +74,8 @@ type shownTool struct {
 	input          event.Raw
 	running        bool
 	since          time.Time
+	// allowed says who let it run, if that was no rule, mode or person.
+	allowed string
 	// tail is the end of what it wrote so far.
 	tail string
 }
