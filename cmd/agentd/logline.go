@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -112,7 +113,7 @@ func logFields(line []byte) (fields []logField, ok bool) {
 		return nil, false
 	}
 	_, err := d.Token()
-	return fields, err == io.EOF //nolint:errorlint // the decoder returns it as it is
+	return fields, errors.Is(err, io.EOF)
 }
 
 // logValue is a value as text: a string without its quotes, the rest as it stands there.

@@ -96,7 +96,7 @@ func newField(name string, s *schema) Field {
 		f.Choices = []any{true, false}
 	}
 	if len(s.Default) > 0 && string(s.Default) != "null" {
-		f.Default = event.Raw(s.Default)
+		f.Default = s.Default
 	}
 	return f
 }
@@ -283,9 +283,9 @@ func (f *filling) prompt() string {
 	return terminal.Plain(x.Name) + ": "
 }
 
-// take takes the line of the next field, or all of the object as JSON. The value is there
+// takeLine takes the line of the next field, or all of the object as JSON. The value is there
 // once nothing is left to ask for; then it begins again, for an answer that is refused.
-func (f *filling) take(line string) (v event.Raw, wrong string) {
+func (f *filling) takeLine(line string) (v event.Raw, wrong string) {
 	var whole map[string]json.RawMessage
 	if len(f.values) == 0 && json.Unmarshal([]byte(line), &whole) == nil && whole != nil {
 		return event.Raw(line), ""

@@ -238,7 +238,7 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 		r.Decision = "submit"
 		var wrong string
 		if q.asksFields() {
-			if r.Payload, wrong = q.filling.take(line); r.Payload == nil && wrong == "" {
+			if r.Payload, wrong = q.filling.takeLine(line); r.Payload == nil && wrong == "" {
 				return nil, ""
 			}
 			return r, wrong
