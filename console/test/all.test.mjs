@@ -64,10 +64,24 @@ export default {
     await notice.getByText("It may have been deleted, or it belongs to another account.").waitFor();
     await notice.getByText(/req_/).waitFor();
     // And an id in the address that nothing has is said to be that.
-    for (const [path, says] of [["/inbox?id=action_nowhere", "There is no question action_nowhere"], ["/evidence?id=evidence_nowhere", "There is no export evidence_nowhere"], ["/tasks?id=task_nowhere", "there is no task task_nowhere"], ["/jobs?id=job_nowhere", "there is no job job_nowhere"]]) {
-      await go(page, path);
-      await page.getByText(says).first().waitFor();
-    }
+    const nowhere = [["/inbox?id=action_nowhere", "There is no question action_nowhere"], ["/evidence?id=evidence_nowhere", "There is no export evidence_nowhere"], ["/tasks?id=task_nowhere", "there is no task task_nowhere"], ["/jobs?id=job_nowhere", "there is no job job_nowhere"], ["/schedules?id=schedule_nowhere", "There is no schedule schedule_nowhere here"], ["/peers?id=chan_nowhere", "There is no channel chan_nowhere here"], ["/bench?q=trial_nowhere", "No trial fits trial_nowhere"], ["/replay/replay_nowhere", "there is no replay replay_nowhere"]];
+    const unknown = async () => {
+      for (const [path, says] of nowhere) {
+        await go(page, path);
+        await page.getByText(says).first().waitFor();
+      }
+    };
+    await unknown();
+    // Beside others of their kind, too.
+    await s.call("create_schedule", { title: "every hour", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
+    await s.call("connect_channel", { channelId: "chan_here", transport: "websocket", peerRole: "client" });
+    await unknown();
+    await go(page, "/peers?id=chan_nowhere");
+    await page.getByRole("link", { name: "All channels" }).click();
+    await page.getByRole("cell", { name: "chan_here" }).waitFor();
+    await go(page, "/schedules?id=schedule_nowhere");
+    await page.getByRole("link", { name: "All schedules" }).click();
+    await page.getByRole("cell", { name: "every hour" }).waitFor();
   },
   "offline, data stays in grey with its age": async (t) => {
     const s = await ownServer(t);
@@ -91,6 +105,41 @@ export default {
     await page.getByRole("complementary", { name: "Task" }).locator(".status.odd", { hasText: "lost" }).first().waitFor();
     await page.goto(`${s.url}/ui/`);
     await page.getByRole("link", { name: /Lost tasks\s*1/ }).waitFor();
+  },
+  "the store's health is shown: what was repaired, and why nothing can be written": async (t) => {
+    const s = await ownServer(t);
+    await s.done(await s.turn("hello", { sessionId: "kept" }));
+    await s.kill();
+    await s.start();
+    const told = async () => (await (await fetch(`${s.url}/v1/status`, { headers: { Authorization: `Bearer ${s.token}` } })).json()).runtime;
+    const { recovered, engine, evidenceKeyId } = await told();
+    const page = await visit(t, s, "/");
+    const figure = page.getByRole("link", { name: /^Store ready/ });
+    if (recovered.length > 0) await figure.getByText(`${recovered.length} ${recovered.length === 1 ? "repair" : "repairs"} at start`).waitFor();
+    await figure.click();
+    const store = page.getByRole("region", { name: "Store" });
+    await store.getByText(new RegExp(`^${engine}, data version`)).waitFor();
+    await store.getByText(evidenceKeyId).waitFor();
+    for (const line of recovered) await store.getByText(line).waitFor();
+    if (recovered.length === 0) await store.getByText("the last stop was a clean one").waitFor();
+    await axe(page, "the store");
+    // A store that takes no writes says why, on both pages. The answer is the server's, but for the store's own word.
+    await page.route("**/v1/status", async (route) => {
+      const res = await route.fetch();
+      const body = await res.json();
+      await route.fulfill({ response: res, json: { ...body, runtime: { ...body.runtime, ready: false, problem: "store: write 000002.log: no space left on device" } } });
+    });
+    await page.reload();
+    await store.getByRole("alert").getByText("no space left on device").waitFor();
+    await store.locator(".status.bad", { hasText: "failed" }).waitFor();
+    await axe(page, "a store that fails");
+    await page.goto(`${s.url}/ui/`);
+    await page.getByRole("link", { name: /^Store failed/ }).getByText("no space left on device").waitFor();
+    // One who may only look sees how it stands, and not where it is.
+    const { token } = await s.call("create_token", { name: "watcher", role: "observer" });
+    const watcher = await visit(t, s, "/", { token });
+    await watcher.locator(".figures .figure", { hasText: "Store" }).getByText("ready").waitFor();
+    assert.equal(await watcher.getByRole("link", { name: /^Store/ }).count(), 0);
   },
   "no page breaks the policy or leaves the origin": async (t) => {
     const s = await server();

@@ -21,6 +21,9 @@ export default {
     await written(s, "policypast");
     const before = (await s.call("get_policy")).rules.length;
     const page = await visit(t, s, "/policy");
+    // Nothing was typed: nothing is tested, and there is nothing to keep.
+    await page.getByText("Name a tool, or choose a mode").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Keep" }).isDisabled(), true);
     await page.getByLabel("Decision").selectOption("deny");
     await page.getByLabel("Tool", { exact: true }).fill("write_file");
     await page.getByLabel("Match").fill("NOTES.md");
@@ -194,6 +197,18 @@ export default {
     await page.getByRole("link", { name: /Tools/ }).click();
     await page.getByRole("cell", { name: "read_file" }).waitFor();
     await page.getByText("No MCP servers").waitFor();
+  },
+  "an A2A peer that can't be reached is shown with its fault": async (t) => {
+    const s = await ownServer(t, { config: { peers: [{ id: "far", protocol: "a2a", cardURL: "http://127.0.0.1:1/" }] } });
+    const page = await visit(t, s, "/peers?view=a2a");
+    const table = page.getByRole("table", { name: "A2A peers" });
+    await table.getByRole("row", { name: /far unknown 0 none/ }).waitFor();
+    const { taskId } = await s.call("create_task", { taskId: "task_far", objective: "translate it", peer: "far", start: true });
+    const { sessionId } = await s.call("get_task", { taskId });
+    const waits = await s.awaitEvent(sessionId, (e) => e.taskId === taskId && e.type === "task.waiting");
+    assert.equal(waits.payload.nativeStatus, "peer_unreachable");
+    await table.getByRole("row", { name: /far unavailable 1/ }).getByText(waits.payload.statusReason).waitFor();
+    await s.call("cancel_task", { taskId });
   },
   "an MCP server that can't be reached is shown with its fault": async (t) => {
     const s = await ownServer(t, { config: { mcp: [{ id: "gone", command: [join(t.folder, "no-such-program")] }] } });

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { assert, axe, eventually, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
 
-const form = { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 } } };
+const form = { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 }, name: { type: "string", pattern: "^[a-z]+$" } } };
 const answers = [
   { when: { contains: "write" }, text: "I write it down.", tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "# Notes\n\nremember the milk\n" } }] },
   { when: { contains: "write" }, text: "Done." },
@@ -90,11 +90,15 @@ export default {
     await card.getByLabel("count *").fill("12");
     await card.getByRole("button", { name: "Submit" }).click();
     await card.getByText("must be at most 9").waitFor();
-    assert.equal((await s.call("list_actions", { status: "pending" })).total, 1);
     await card.getByLabel("count *").fill("3");
+    await card.getByLabel("name").fill("Ann");
+    await card.getByRole("button", { name: "Submit" }).click();
+    await card.getByText("must fit ^[a-z]+$").waitFor();
+    assert.equal((await s.call("list_actions", { status: "pending" })).total, 1);
+    await card.getByLabel("name").fill("ann");
     await card.getByRole("button", { name: "Submit" }).click();
     const fact = await settled(s, turn);
-    assert.deepEqual(fact.payload.payload, { colour: "green", count: 3 });
+    assert.deepEqual(fact.payload.payload, { colour: "green", count: 3, name: "ann" });
   },
 
   "a plan is read, sent back with a comment, and approved in a mode": async (t) => {
@@ -223,6 +227,13 @@ export default {
     const before = (await s.events("why")).length;
     await page.getByText(/With this rule \d+ of the last \d+ decisions change/).waitFor();
     assert.equal((await s.events("why")).length, before);
+    // Kept for the session it is one rule, however often it is clicked.
+    for (const times of [1, 2]) {
+      await page.getByRole("button", { name: "Keep it for this session" }).click();
+      await page.getByText("The rule holds for this session from now on").nth(times - 1).waitFor();
+    }
+    const own = (await s.call("get_policy", { sessionId: "why" })).rules.filter((r) => r.source === "session");
+    assert.deepEqual(own.map((r) => [r.decision, r.tool, r.match]), [["allow", "write_file", "NOTES.md"]]);
   },
 
   "several are answered at once": async (t) => {

@@ -1,5 +1,5 @@
 import { createServer } from "node:http";
-import { assert, ownServer, server, visit } from "./kit.mjs";
+import { assert, go, ownServer, server, settle, visit } from "./kit.mjs";
 
 export default {
   "a page of another origin can't write with the cookie": async (t) => {
@@ -68,6 +68,45 @@ export default {
     const again = await visit(t, s, "/", { login: false });
     await again.goto(link);
     await again.getByText("the link was used already").waitFor();
+  },
+
+  "what can't be seen is written out, wherever it is shown": async (t) => {
+    const hidden = "a\u200bb\u00adc\u2060d\ufeffe\u{e0041}f\u202eg\u2028h\u3164i\u061cj";
+    const kept = "👩\u200d💻 ❤\ufe0f 1\ufe0f\u20e3 می\u200cخواهم क्\u200dष שלום 葛\u{e0100}";
+    const s = await ownServer(t, { answers: [
+      { when: { contains: "hide" }, text: `${hidden} ${kept}`, tools: [{ name: "shell", arguments: { command: `echo '${hidden}'` } }, { name: "write_file", arguments: { path: "n\u200bote.md", content: `${hidden}\n` } }] },
+      { when: { contains: "hide" }, ask: { prompt: `Which ${hidden}?`, schema: { type: "object", title: hidden, properties: { one: { type: "string", title: hidden, description: hidden, enum: [hidden] } } } } },
+      { when: { contains: "hide" }, text: "Done." },
+    ] });
+    const turn = await s.turn(`hide ${hidden}`, { sessionId: "hidden", options: { permissionMode: "bypass" } });
+    const { actionId } = await s.asked(turn);
+    await s.call("update_session", { sessionId: "hidden", title: `hide ${hidden}`, tags: [`t\u200bag`] });
+    await s.call("create_task", { title: hidden, objective: hidden, worker: "external", start: true });
+    await s.call("create_schedule", { title: hidden, everyMs: 3_600_000, task: { objective: hidden, worker: "external" } });
+    const page = await visit(t, s, "/s/hidden");
+    await page.getByText("a⟨200b⟩b⟨00ad⟩c⟨2060⟩d⟨feff⟩e⟨e0041⟩f⟨202e⟩g⟨2028⟩h⟨3164⟩i⟨061c⟩j").first().waitFor();
+    // What makes up a letter or an emoji stays.
+    await page.locator(".said", { hasText: kept }).first().waitFor();
+    for (const call of await page.locator(".tool .line").all()) await call.click();
+    const left = () => page.evaluate(() => {
+      const out = [];
+      for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode(); ) {
+        const n = walk.currentNode;
+        if (/[\u200b\u00ad\u2060\ufeff\u{e0041}\u202e\u2028\u3164\u061c]/u.test(n.nodeValue)) out.push(`${n.parentElement.tagName}.${n.parentElement.className}: ${n.nodeValue.slice(0, 60)}`);
+      }
+      return out;
+    });
+    await settle(page);
+    assert.deepEqual(await left(), [], "the session");
+    for (const path of ["/", `/inbox?id=${actionId}`, "/sessions", "/sessions?q=hide", "/s/hidden?tab=files", "/s/hidden?tab=processes", "/s/hidden?tab=context", "/s/hidden?tab=cost", "/tasks", "/tasks?view=graph", "/schedules", "/usage?by=session", "/compare?a=hidden&b=hidden"]) {
+      await go(page, path);
+      assert.deepEqual(await left(), [], path);
+    }
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("hide");
+    await page.getByRole("option", { name: /hide a⟨200b⟩b/ }).first().waitFor();
+    assert.deepEqual(await left(), [], "the palette");
+    await s.call("respond_action", { actionId, decision: "cancel" });
   },
 
   "hostile content stays text and doesn't freeze the page": async (t) => {

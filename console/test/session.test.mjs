@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
-import { assert, axe, ownServer, screen, settle, visit } from "./kit.mjs";
+import { assert, axe, go, ownServer, screen, settle, visit } from "./kit.mjs";
 
 const words = Array.from({ length: 60 }, (_, i) => `word${i}`).join(" ");
 const answers = [
@@ -122,6 +122,47 @@ export default {
     await page.getByText("Return to live").waitFor();
     await page.keyboard.press("l");
     await page.locator(".story").getByText("is there, and").waitFor();
+  },
+
+  "every tab shows the session as it was": async (t) => {
+    const s = await ownServer(t, { answers });
+    writeFileSync(join(s.work, "notes.txt"), "remember the milk\n");
+    await s.done(await s.turn("add a licence", { sessionId: "past", ...auto }));
+    const all = await s.events("past");
+    const end = all.at(-1).sequence;
+    const wrote = all.find((e) => e.type === "tool.result" && e.payload.toolName === "write_file").sequence;
+    const sums = (await s.call("get_session", { sessionId: "past", atSequence: end })).threads[0].costState;
+    // More turns than a thread's state keeps: none of them was undone because it is old.
+    for (let i = 0; i < 25; i++) await s.done(await s.turn(`later ${i}`, { sessionId: "past" }));
+    const page = await visit(t, s, "/s/past?tab=files");
+    const turns = page.getByRole("list", { name: "Turns" });
+    await turns.getByText("add a licence").waitFor();
+    assert.deepEqual([await turns.getByRole("listitem").count(), await turns.getByText("undone").count()], [26, 0]);
+    await go(page, `/s/past?tab=files&at=${end}`);
+    await page.locator(`.session[data-shown="${end}"]`).waitFor();
+    await turns.getByText("later 0").waitFor({ state: "detached" });
+    assert.equal(await turns.getByRole("listitem").count(), 1);
+    await page.getByText("LICENCE.txt").first().waitFor();
+    assert.equal(await page.getByRole("button", { name: /Undo from here/ }).count(), 0, "the past can't be changed");
+    // In the middle of the turn: what it had changed by then.
+    await go(page, `/s/past?tab=files&at=${wrote}`);
+    await page.locator(`.session[data-shown="${wrote}"]`).waitFor();
+    await page.locator(".chip", { hasText: "notes.txt" }).waitFor({ state: "detached" });
+    await page.locator(".chip", { hasText: "LICENCE.txt" }).waitFor();
+    await turns.getByText("running").waitFor();
+    await go(page, `/s/past?tab=cost&at=${end}`);
+    await page.locator(`.session[data-shown="${end}"]`).waitFor();
+    await page.getByText("later 0").waitFor({ state: "detached" });
+    const figures = page.locator(".figures");
+    await figures.getByText(`$${sums.totalUSD.toFixed(4)}`).or(figures.getByText(`$${sums.totalUSD.toFixed(2)}`)).first().waitFor();
+    await figures.getByText(sums.usage.inputTokens.toLocaleString("en"), { exact: true }).waitFor();
+    await go(page, `/s/past?tab=context&at=${end}`);
+    const resolved = all.findLast((e) => e.type === "context.resolved").sequence;
+    await page.getByText(`Resolved at fact #${resolved},`).waitFor();
+    await go(page, `/s/past?tab=processes&at=${wrote}`);
+    await page.getByText("No process had been started").waitFor();
+    await page.keyboard.press("l");
+    await page.getByRole("list", { name: "Processes" }).getByText("wc -c LICENCE.txt").waitFor();
   },
 
   "why, diff and undo are those of the program": async (t) => {

@@ -56,22 +56,59 @@ export function clock(time: string | number | undefined): string {
 export function shortId(id: string | undefined): string {
   if (!id) return "—";
   const m = /^([a-z]+_)[0-9a-z]{26}$/i.exec(id);
-  return m ? `${m[1]}…${id.slice(-6)}` : id.length > 28 ? `${id.slice(0, 18)}…${id.slice(-6)}` : id;
+  return m ? `${m[1]}…${id.slice(-6)}` : visible(id.length > 28 ? `${id.slice(0, 18)}…${id.slice(-6)}` : id);
 }
 
-/** oneLine makes a text fit into a line of a table. */
+/** oneLine makes a text fit into a line of a table. What can't be seen is written out, as visible does. */
 export function oneLine(text: string | undefined, most = 160): string {
   if (!text) return "";
-  const line = text.slice(0, most * 2).replace(/\s+/g, " ").trim();
-  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+  const line = text.slice(0, most * 2).replace(/[^\S\u2028\u2029\ufeff]+/g, " ").replace(/^ | $/g, "");
+  return visible(line.length > most ? `${line.slice(0, most - 1)}…` : line);
 }
 
-/** visible writes control characters, also those that turn the direction of text, as symbols. */
+/**
+ * What a text can have without a reader seeing it: control characters, those that turn the direction of text, those that
+ * have no width or are left out when text is drawn, blanks that are no space, and halves of a character.
+ */
+const unseen = /[\0-\x08\x0b-\x1f\x7f-\x9f\p{Bidi_Control}\p{Default_Ignorable_Code_Point}\p{Cs}\u2028\u2029\u2800\ufff9-\ufffb]/u;
+const everyUnseen = new RegExp(unseen, "gu");
+/** A quick look first: most texts have plain characters only. */
+const beyondPlain = /[^\t\n -~]/;
+/** Those that may be a part of what is seen before them. */
+const dependent = /[\u180b-\u180f\u200c\u200d\ufe00-\ufe0f\u{e0020}-\u{e007f}\u{e0100}-\u{e01ef}]/u;
+
+/** Scripts in which a joiner or its opposite changes how a word is written. */
+const joining = ["Arabic", "Syriac", "Mongolian", "Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Khmer", "Myanmar", "Tibetan"]
+  .map((s) => `\\p{Script=${s}}`)
+  .join("");
+const afterJoining = new RegExp(`[${joining}]$`, "u");
+const beforeJoining = new RegExp(`^[${joining}]`, "u");
+
+/** belongs says whether an unseen character is a part of the one that is seen before it: of an emoji, or of a word in a script that has such. */
+function belongs(c: string, before: string, after: string): boolean {
+  switch (c) {
+    case "\u200d":
+      if (/[\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?$/u.test(before) && /^\p{Extended_Pictographic}/u.test(after)) return true;
+      return afterJoining.test(before) && beforeJoining.test(after);
+    case "\u200c":
+      return afterJoining.test(before) && beforeJoining.test(after);
+    case "\ufe0e":
+    case "\ufe0f":
+      return /\p{Extended_Pictographic}$/u.test(before) || (/[0-9#*]$/.test(before) && after.startsWith("\u20e3"));
+  }
+  // The flags of parts of a country are letters that aren't seen, behind a black flag and up to their end.
+  if (/[\u{e0061}-\u{e007a}\u{e0030}-\u{e0039}\u{e007f}]/u.test(c)) return /\u{1f3f4}[\u{e0061}-\u{e007a}\u{e0030}-\u{e0039}]{0,6}$/u.test(before) && (c === "\u{e007f}" || /^[\u{e0061}-\u{e007a}\u{e0030}-\u{e0039}\u{e007f}]/u.test(after));
+  if (/[\u180b-\u180d\u180f]/.test(c)) return /\p{Script=Mongolian}$/u.test(before);
+  return /[\ufe00-\ufe02\u{e0100}-\u{e01ef}]/u.test(c) && /\p{Script=Han}$/u.test(before);
+}
+
+/** visible writes what a reader wouldn't see as symbols; letters of every script and emoji stay as they are. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => {
-    const code = c.charCodeAt(0);
-    if (code === 0x1b) return "␛";
+  if (!beyondPlain.test(text) || !unseen.test(text)) return text;
+  return text.replace(everyUnseen, (c, at: number) => {
+    const code = c.codePointAt(0)!;
     if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    if (dependent.test(c) && belongs(c, text.slice(Math.max(0, at - 16), at), text.slice(at + c.length, at + c.length + 4))) return c;
     return `⟨${code.toString(16).padStart(4, "0")}⟩`;
   });
 }
