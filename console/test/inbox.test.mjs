@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { assert, axe, eventually, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
 
 const form = { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 }, name: { type: "string", pattern: "^[a-z]+$" } } };
 const answers = [
@@ -259,6 +259,33 @@ export default {
     await axe(page, "inbox on a phone");
     await page.getByRole("button", { name: "Allow once" }).click();
     assert.equal((await settled(s, turn)).payload.decision, "allow");
+  },
+
+  "an observer sees no way to change anything, on any page": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("write notes", { sessionId: "done", options: { permissionMode: "bypass" } }));
+    await s.asked(await s.turn("write notes", { sessionId: "asks" }));
+    await s.call("create_task", { taskId: "task_seen", objective: "look", worker: "external", start: true });
+    await s.call("create_schedule", { title: "hourly", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
+    await s.call("create_job", { jobId: "job_seen", instruction: "look", start: false, items: [{ itemId: "a", input: "x" }] });
+    await s.call("connect_channel", { channelId: "chan_seen", transport: "websocket", peerRole: "client" });
+    await s.call("export_evidence", { sessionId: "done" });
+    const { token } = await s.call("create_token", { name: "watcher", role: "observer" });
+    const paths = ["/", "/inbox", "/sessions", "/s/done", "/s/asks", "/s/done?tab=files", "/s/done?tab=processes", "/s/done?tab=context", "/s/done?tab=cost", "/tasks?id=task_seen", "/jobs?id=job_seen", "/schedules", "/replay/done", "/compare?a=done&b=asks", "/bench", "/evidence", "/policy", "/peers", "/peers?view=tools", "/usage", "/admin", "/admin?view=store"];
+    const changes = /^(New|Interrupt|Fork|Export|Cancel|Retry|Start|Pause|Resume|Run now|Keep|Revoke|Undo|Compact|End it|Disconnect|Send|Allow|Always|Approve|Deny|Submit|Forget|Tag|Pin|Archive|Replay)/;
+    const controls = async (page) => {
+      const found = {};
+      for (const path of paths) {
+        await go(page, path);
+        found[path] = (await page.locator("main").getByRole("button").allInnerTexts()).concat(await page.locator("main textarea").count() ? ["Send"] : []).filter((x) => changes.test(x.trim()));
+      }
+      return found;
+    };
+    const none = Object.fromEntries(paths.map((p) => [p, []]));
+    assert.deepEqual(await controls(await visit(t, s, "/", { token })), none);
+    // Who may do everything is offered it where it belongs.
+    const all = await controls(await visit(t, s, "/"));
+    for (const path of ["/inbox", "/sessions", "/s/done", "/s/done?tab=files", "/tasks?id=task_seen", "/schedules", "/replay/done", "/evidence", "/policy", "/peers", "/admin"]) assert.ok(all[path].length > 0, path);
   },
 
   "an observer sees no controls, and a forged command is refused": async (t) => {

@@ -2,7 +2,6 @@
 // cookie instead of a token.
 import type { CommandName, Commands, ProblemCode } from "$types/commands";
 import { activity } from "./activity.svelte";
-import type { Envelope } from "./wire";
 
 /** A problem is an answer of the server that is an error, or why there was no answer. */
 export class Problem extends Error {
@@ -146,18 +145,6 @@ export function once(): string {
 /** get reads JSON from an address. */
 export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return activity.during(send(path, { signal }).then((res) => res.json() as Promise<T>));
-}
-
-/** facts reads all facts of a session that have one of the types, in order, up to a bound that no page needs. */
-export async function facts(sessionId: string, types: string, signal?: AbortSignal): Promise<Envelope[]> {
-  const all: Envelope[] = [];
-  for (let after = 0; all.length < 20_000; ) {
-    const page = await get<{ events: Envelope[]; nextAfter: number; lastSequence: number }>(`/v1/sessions/${encodeURIComponent(sessionId)}/events?after=${after}&limit=1000&types=${encodeURIComponent(types)}`, signal);
-    all.push(...page.events);
-    if (page.nextAfter >= page.lastSequence || page.nextAfter <= after) break;
-    after = page.nextAfter;
-  }
-  return all;
 }
 
 /** outputPath is the address of the bytes behind a reference. */

@@ -120,7 +120,7 @@ export class SessionStore {
       changed = this.#story.fold(events) || changed;
       this.#folded += events.length;
       this.#keep(events);
-      refresh ||= events.some((e) => /^(turn|action|queue|session|policy|thread|subagent)\./.test(e.type));
+      refresh ||= events.some((e) => /^(turn|action|queue|session|policy|thread|subagent|history|context)\./.test(e.type));
     } while ((this.#waiting.length > 0 || this.#waitingGaps.length > 0) && performance.now() < until);
     this.#show(changed);
     if (refresh) this.#refresh();
