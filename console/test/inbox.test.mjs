@@ -277,7 +277,10 @@ export default {
       const found = {};
       for (const path of paths) {
         await go(page, path);
-        found[path] = (await page.locator("main").getByRole("button").allInnerTexts()).concat(await page.locator("main textarea").count() ? ["Send"] : []).filter((x) => changes.test(x.trim()));
+        // Nodes of a graph are buttons, too, and have no such text.
+        const texts = await page.locator("main").getByRole("button").allInnerTexts();
+        if (await page.locator("main textarea").count()) texts.push("Send");
+        found[path] = texts.filter((x) => changes.test((x ?? "").trim()));
       }
       return found;
     };
