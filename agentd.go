@@ -34,7 +34,6 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
-	"agentd/tool"
 	"agentd/transfer"
 	"agentd/trial"
 	"agentd/work"
@@ -151,7 +150,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	redact := redaction(opt)
 	r.work = work.New(work.Options{
 		Limits: opt.Work, Logger: opt.Logger, Clock: opt.Clock, Random: opt.Loop.Random,
-		Do: r.Do, Recovery: opt.Recovery, CheckTurn: r.loop.CheckTurn, CheckOutput: tool.ValidateOutput, Redact: redact, Narrow: r.loop.Narrow,
+		Do: r.Do, Recovery: opt.Recovery, CheckTurn: r.loop.CheckTurn, CheckOutput: CheckDocument, Redact: redact, Narrow: r.loop.Narrow,
 		Peers: opt.Peers,
 	})
 	if err := r.openChannels(ctx, redact); err != nil {
@@ -160,7 +159,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	so := opt.Session
 	so.Store, so.RuntimeID, so.Clock, so.Logger, so.Observer = opt.Store, id, opt.Clock, opt.Logger, r.observers()
 	so.Quotas = opt.Quotas
-	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, tool.ValidateOutput, redact, r.loop.Place
+	so.CheckTurn, so.CheckAnswer, so.Redact, so.Place = r.loop.CheckTurn, CheckDocument, redact, r.loop.Place
 	so.Locator = &locator{NodePlace: opt.Place, workspace: func() string { return r.loop.Configuration().Workspace }}
 	so.ResolveWorkspace, so.Submitting = r.loop.ResolveWorkspace, r.beforeTurn
 	r.manager = session.New(so)

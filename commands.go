@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"agentd/command"
@@ -9,6 +10,7 @@ import (
 	"agentd/fault"
 	"agentd/redact"
 	"agentd/state"
+	"agentd/tool"
 )
 
 // Do carries out a command and returns a pointer to its result. Errors are faults.
@@ -81,4 +83,19 @@ func (r *Runtime) checkCwd(ctx context.Context, p *command.SubmitTurn) error {
 		return check(&state.Session{}) // a new one has the runtime's workspace
 	}
 	return err
+}
+
+// CheckDocument checks what a caller sends against a schema. The fields of its error, a
+// [fault.Error], are the places in the document that don't fit.
+func CheckDocument(schema, doc event.Raw) error {
+	err := tool.ValidateOutput(schema, doc)
+	misfit, ok := errors.AsType[*tool.Error](err)
+	if !ok {
+		return err
+	}
+	out := fault.New(fault.InvalidParams, "%s", misfit.Message)
+	for _, m := range misfit.Misfits {
+		out.Fields = append(out.Fields, fault.Field{Param: m.At, Detail: m.Says})
+	}
+	return out
 }

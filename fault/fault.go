@@ -10,6 +10,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -97,14 +98,25 @@ type Error struct {
 	Kind Kind
 	// Detail is for people: what is wrong with this request, and what to do.
 	Detail string
-	// Param names the parameter that is at fault, if one is.
+	// Param names the parameter that is at fault, if one is; of several the first.
 	Param string
+	// Fields are the parts of a document that are at fault, if it was checked against
+	// a schema.
+	Fields []Field
 	// RetryAfter is how long to wait before trying again, if that helps.
 	RetryAfter time.Duration
 	// Elsewhere is the address of the node that can do it, if it is known.
 	Elsewhere string
 	// Err is the cause. It is logged, never sent.
 	Err error
+}
+
+// Field is a part of a document that doesn't fit.
+type Field struct {
+	// Param is its path: payload.items[2].name.
+	Param string
+	// Detail is for people: what was expected there, and what was given.
+	Detail string
 }
 
 // Error implements error.
@@ -126,6 +138,37 @@ func New(k Kind, format string, args ...any) *Error {
 // Param returns an InvalidParams error that names the parameter.
 func Param(name, format string, args ...any) *Error {
 	return &Error{Kind: InvalidParams, Param: name, Detail: name + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Within returns an InvalidParams error about a document that was sent as the parameter
+// name and breaks a schema. Params of a classified cause are paths in the document.
+func Within(name, schema string, err error) *Error {
+	inner, ok := errors.AsType[*Error](err)
+	if !ok {
+		return Param(name, "%s; see %s", err, schema)
+	}
+	if len(inner.Fields) == 0 {
+		return Param(join(name, inner.Param), "%s; see %s", strings.TrimPrefix(inner.Detail, inner.Param+": "), schema)
+	}
+	out := &Error{Kind: InvalidParams, Param: join(name, inner.Fields[0].Param)}
+	for i, f := range inner.Fields {
+		f.Param = join(name, f.Param)
+		out.Fields = append(out.Fields, f)
+		if i > 0 {
+			out.Detail += "; "
+		}
+		out.Detail += f.Param + ": " + f.Detail
+	}
+	out.Detail += "; see " + schema
+	return out
+}
+
+// join puts a path behind the name of what it is in.
+func join(name, path string) string {
+	if path == "" || strings.HasPrefix(path, "[") {
+		return name + path
+	}
+	return name + "." + path
 }
 
 // Wrap classifies a cause. The detail must be fit for the caller's eyes.

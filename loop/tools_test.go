@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -240,12 +241,21 @@ func TestWrongCallsAreExplainedToTheModel(t *testing.T) {
 }
 
 func TestQuestionWithASchema(t *testing.T) {
-	schema := map[string]any{"type": "object", "required": []any{"n"}, "properties": map[string]any{"n": map[string]any{"type": "integer"}}}
+	schema := map[string]any{"type": "object", "required": []any{"n"}, "properties": map[string]any{"n": map[string]any{"type": "integer"}, "m": map[string]any{"type": "array", "items": map[string]any{"type": "string"}}}}
 	k := runtimetest.New(t, script.Answer{Ask: &script.Ask{Prompt: "How many?", Schema: schema}}, runtimetest.Says("thanks"))
 	r := k.Submit("sess_a", "go")
 	action, _ := k.WaitForAction("sess_a", 1)
-	for _, bad := range []event.Raw{event.Raw(`{"n":"three"}`), event.Raw(`{}`), event.Raw(`3`), nil} {
-		runtimetest.Refused(k, &command.RespondAction{ActionID: action, Decision: "submit", Payload: bad}, fault.InvalidParams)
+	for bad, want := range map[string]fault.Error{
+		`{"n":"three","m":[7]}`: {Param: "payload.m[0]", Detail: `payload.m[0]: expected string, given 7; payload.n: expected integer, given the string "three"; see the action's schema`},
+		`{}`:                    {Param: "payload.n", Detail: "payload.n: is missing (integer); see the action's schema"},
+		`3`:                     {Param: "payload", Detail: "payload: expected object, given 3; see the action's schema"},
+		``:                      {Param: "payload"},
+	} {
+		_, err := k.Runtime.Do(t.Context(), command.Local(), &command.RespondAction{ActionID: action, Decision: "submit", Payload: event.Raw(bad)})
+		got, _ := errors.AsType[*fault.Error](err)
+		if got == nil || got.Kind != fault.InvalidParams || got.Param != want.Param || want.Detail != "" && (got.Detail != want.Detail || len(got.Fields) != strings.Count(want.Detail, "; ")) {
+			t.Errorf("%q: %+v", bad, got)
+		}
 	}
 	if got := k.Thread(r); got.Phase != "waiting_input" {
 		t.Errorf("the thread is %s", got.Phase)

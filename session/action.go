@@ -99,7 +99,7 @@ func (r *request) checkAnswer(a *state.Action, p *command.RespondAction) error {
 		return fault.Param("payload", "is missing: action %s needs an answer that matches its schema", a.ActionID)
 	}
 	if err := r.m.opt.CheckAnswer(a.Schema, p.Payload); err != nil {
-		return fault.Param("payload", "doesn't match the action's schema: %s", err)
+		return fault.Within("payload", "the action's schema", err)
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ type Options struct {
 	// have the same.
 	Locator Locator
 	// CheckAnswer checks an answer against the schema of its action; nil accepts all.
+	// The params of its errors are paths in the answer.
 	CheckAnswer func(schema, answer event.Raw) error
 	// Place says where the commands of a thread run, which facts alone don't; nil
 	// leaves that unknown. It is called with the session's lock held.

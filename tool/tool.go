@@ -167,6 +167,9 @@ type Error struct {
 	// Category is one of tool.failed's error categories.
 	Category string
 	Message  string
+	// Misfits are the places of a document that break its schema, the first ones; nil
+	// if that isn't the reason. The message tells the same.
+	Misfits []Misfit
 	// Advice says what to do instead.
 	Advice    string
 	Retryable bool

@@ -128,10 +128,8 @@ func ValidateOutput(schema, doc event.Raw) error {
 // CheckSchema says what is wrong with a schema that [ValidateOutput] is to use,
 // if something is.
 func CheckSchema(schema event.Raw) error {
-	if _, err := compileSchema(schema, true); err != nil {
-		return Errorf(InvalidInput, "%v", err)
-	}
-	return nil
+	_, err := compileSchema(schema, true)
+	return err
 }
 
 // Schemas compiles each schema once and keeps a bounded number, those used last.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +106,33 @@ func TestValidateBoundsWhatItTells(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	if err := toolSchema(t, ReadFile).Validate(event.Raw(`{"` + long + `":"` + long + `"}`)); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("a message of %d bytes", len(err.Error()))
+	}
+}
+
+// TestMisfitsNameTheirPlaces in the same order every time, though members of an object have none.
+func TestMisfitsNameTheirPlaces(t *testing.T) {
+	schema := event.Raw(`{"type":"object","required":["z"],"properties":{"b":{"type":"string"},"a":{"type":"array","items":{"type":"integer"}},"c":{"properties":{"d":{"const":1}}}}}`)
+	doc := event.Raw(`{"c":{"d":2},"b":1,"a":[0,0,"x",0,0,0,0,0,0,0,"y"]}`)
+	want := []string{"z", "a[2]", "a[10]", "b", "c.d"}
+	for range 20 {
+		var te *Error
+		if err := ValidateOutput(schema, doc); !errors.As(err, &te) {
+			t.Fatal(err)
+		}
+		var got, said []string
+		for _, m := range te.Misfits {
+			got, said = append(got, m.At), append(said, m.String())
+		}
+		if !slices.Equal(got, want) || te.Message != strings.Join(said, "; ") {
+			t.Fatalf("%v, %s", got, te.Message)
+		}
+	}
+	var te *Error
+	if err := ValidateOutput(schema, event.Raw(`3`)); !errors.As(err, &te) || len(te.Misfits) != 1 || te.Misfits[0].At != "" || te.Message != "the value: expected object, given 3" {
+		t.Errorf("%+v", te)
+	}
+	if err := ValidateOutput(schema, event.Raw(`{`)); !errors.As(err, &te) || te.Misfits != nil {
+		t.Errorf("%+v", te)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,21 +25,35 @@ const maxFaults = 5
 func (s *Schema) validationError(doc any, ve *jsonschema.ValidationError) *Error {
 	t := teller{schema: s, doc: doc}
 	t.walk(ve)
-	more := ""
-	if len(t.faults) > maxFaults {
-		more = fmt.Sprintf(" (and %d more)", len(t.faults)-maxFaults)
+	if more := len(t.faults) - maxFaults; more > 0 {
 		t.faults = t.faults[:maxFaults]
+		t.faults[maxFaults-1].Says += fmt.Sprintf(" (and %d more)", more)
+	}
+	said := make([]string, 0, len(t.faults))
+	for _, m := range t.faults {
+		said = append(said, m.String())
 	}
 	return &Error{
-		Category: InvalidInput, Message: strings.Join(t.faults, "; ") + more,
+		Category: InvalidInput, Message: strings.Join(said, "; "), Misfits: t.faults,
 		Advice: strings.Join(t.advice, " "),
 	}
 }
 
+// Misfit is one place in a document that breaks its schema.
+type Misfit struct {
+	// At is the place as people write it, items[2].status; "" is the whole document.
+	At string
+	// Says is what was expected there and what was given.
+	Says string
+}
+
+// String returns the misfit as one sentence.
+func (m Misfit) String() string { return cmp.Or(m.At, "the value") + ": " + m.Says }
+
 type teller struct {
 	schema *Schema
 	doc    any
-	faults []string
+	faults []Misfit
 	advice []string
 }
 
@@ -52,7 +67,7 @@ func (t *teller) walk(ve *jsonschema.ValidationError) {
 		return
 	case *kind.Required:
 		for _, name := range k.Missing {
-			t.addf("%s: is missing%s", writeLocation(append(slices.Clone(ve.InstanceLocation), name)), t.wants(ve.SchemaURL, name))
+			t.addf(writeLocation(append(slices.Clone(ve.InstanceLocation), name)), "is missing%s", t.wants(ve.SchemaURL, name))
 		}
 		return
 	}
@@ -60,13 +75,28 @@ func (t *teller) walk(ve *jsonschema.ValidationError) {
 		t.leaf(ve)
 		return
 	}
-	for _, c := range ve.Causes {
+	// The validator takes the members of an object in any order.
+	causes := slices.Clone(ve.Causes)
+	slices.SortStableFunc(causes, func(a, b *jsonschema.ValidationError) int {
+		return slices.CompareFunc(a.InstanceLocation, b.InstanceLocation, compareNames)
+	})
+	for _, c := range causes {
 		t.walk(c)
 	}
 }
 
-func (t *teller) addf(format string, args ...any) {
-	fault := fmt.Sprintf(format, args...)
+// compareNames orders names, and the indexes of a list by their value.
+func compareNames(a, b string) int {
+	if i, err := strconv.Atoi(a); err == nil {
+		if j, err := strconv.Atoi(b); err == nil {
+			return cmp.Compare(i, j)
+		}
+	}
+	return cmp.Compare(a, b)
+}
+
+func (t *teller) addf(at, format string, args ...any) {
+	fault := Misfit{At: at, Says: fmt.Sprintf(format, args...)}
 	if !slices.Contains(t.faults, fault) {
 		t.faults = append(t.faults, fault)
 	}
@@ -77,7 +107,7 @@ func (t *teller) addf(format string, args ...any) {
 func (t *teller) alternatives(ve *jsonschema.ValidationError) {
 	at := writeLocation(ve.InstanceLocation)
 	if one, ok := ve.ErrorKind.(*kind.OneOf); ok && len(one.Subschemas) > 1 {
-		t.addf("%s: satisfies %d of the alternatives, but must satisfy exactly one; given %s", at, len(one.Subschemas), t.given(ve))
+		t.addf(at, "satisfies %d of the alternatives, but must satisfy exactly one; given %s", len(one.Subschemas), t.given(ve))
 		return
 	}
 	var best *teller
@@ -91,7 +121,7 @@ func (t *teller) alternatives(ve *jsonschema.ValidationError) {
 		}
 	}
 	if best == nil || bestDepth == len(ve.InstanceLocation) && len(ve.Causes) > 1 {
-		t.addf("%s: satisfies none of the %d alternatives; given %s%s", at, len(ve.Causes), t.given(ve), best.first())
+		t.addf(at, "satisfies none of the %d alternatives; given %s%s", len(ve.Causes), t.given(ve), best.first())
 		return
 	}
 	t.faults = append(t.faults, best.faults...)
@@ -102,7 +132,7 @@ func (t *teller) first() string {
 	if t == nil || len(t.faults) == 0 {
 		return ""
 	}
-	return " (nearest: " + t.faults[0] + ")"
+	return " (nearest: " + t.faults[0].String() + ")"
 }
 
 func depth(ve *jsonschema.ValidationError) int {
@@ -122,7 +152,7 @@ func (t *teller) unknown(ve *jsonschema.ValidationError, names []string) {
 		if like, ok := nearest(name, known); ok {
 			hint = fmt.Sprintf("; did you mean %q?", like)
 		}
-		t.addf("%s: is not a known property%s", writeLocation(append(slices.Clone(ve.InstanceLocation), name)), hint)
+		t.addf(writeLocation(append(slices.Clone(ve.InstanceLocation), name)), "is not a known property%s", hint)
 	}
 	if len(known) > 0 {
 		t.advice = append(t.advice, "Known properties: "+someOf(known, 30)+".")
@@ -134,45 +164,45 @@ func (t *teller) leaf(ve *jsonschema.ValidationError) {
 	at, given := writeLocation(ve.InstanceLocation), t.given(ve)
 	switch k := ve.ErrorKind.(type) {
 	case *kind.Type:
-		t.addf("%s: expected %s, given %s", at, strings.Join(k.Want, " or "), given)
+		t.addf(at, "expected %s, given %s", strings.Join(k.Want, " or "), given)
 	case *kind.Enum:
-		t.addf("%s: expected one of %s, given %s", at, values(k.Want), given)
+		t.addf(at, "expected one of %s, given %s", values(k.Want), given)
 	case *kind.Const:
-		t.addf("%s: expected %s, given %s", at, compactText(k.Want), given)
+		t.addf(at, "expected %s, given %s", compactText(k.Want), given)
 	case *kind.Pattern:
-		t.addf("%s: expected a text that matches %s, given %s", at, clip.Text(k.Want, 200), given)
+		t.addf(at, "expected a text that matches %s, given %s", clip.Text(k.Want, 200), given)
 	case *kind.Format:
-		t.addf("%s: expected a text in the format %s, given %s", at, k.Want, given)
+		t.addf(at, "expected a text in the format %s, given %s", k.Want, given)
 	case *kind.MinLength:
-		t.addf("%s: expected at least %s, given %s", at, countText(k.Want, "character"), given)
+		t.addf(at, "expected at least %s, given %s", countText(k.Want, "character"), given)
 	case *kind.MaxLength:
-		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "character"), k.Got)
+		t.addf(at, "expected at most %s, given %d", countText(k.Want, "character"), k.Got)
 	case *kind.MinItems:
-		t.addf("%s: expected at least %s, given %d", at, countText(k.Want, "item"), k.Got)
+		t.addf(at, "expected at least %s, given %d", countText(k.Want, "item"), k.Got)
 	case *kind.MaxItems:
-		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "item"), k.Got)
+		t.addf(at, "expected at most %s, given %d", countText(k.Want, "item"), k.Got)
 	case *kind.Minimum:
-		t.addf("%s: expected a number not below %s, given %s", at, rat(k.Want), given)
+		t.addf(at, "expected a number not below %s, given %s", rat(k.Want), given)
 	case *kind.Maximum:
-		t.addf("%s: expected a number not above %s, given %s", at, rat(k.Want), given)
+		t.addf(at, "expected a number not above %s, given %s", rat(k.Want), given)
 	case *kind.FalseSchema:
-		t.addf("%s: must not be there", at)
+		t.addf(at, "must not be there")
 	case *kind.ExclusiveMinimum:
-		t.addf("%s: expected a number above %s, given %s", at, rat(k.Want), given)
+		t.addf(at, "expected a number above %s, given %s", rat(k.Want), given)
 	case *kind.ExclusiveMaximum:
-		t.addf("%s: expected a number below %s, given %s", at, rat(k.Want), given)
+		t.addf(at, "expected a number below %s, given %s", rat(k.Want), given)
 	case *kind.MultipleOf:
-		t.addf("%s: expected a multiple of %s, given %s", at, rat(k.Want), given)
+		t.addf(at, "expected a multiple of %s, given %s", rat(k.Want), given)
 	case *kind.UniqueItems:
-		t.addf("%s: items %d and %d are equal, but each may occur only once", at, k.Duplicates[0], k.Duplicates[1])
+		t.addf(at, "items %d and %d are equal, but each may occur only once", k.Duplicates[0], k.Duplicates[1])
 	case *kind.MinProperties:
-		t.addf("%s: expected at least %s, given %d", at, countText(k.Want, "property"), k.Got)
+		t.addf(at, "expected at least %s, given %d", countText(k.Want, "property"), k.Got)
 	case *kind.MaxProperties:
-		t.addf("%s: expected at most %s, given %d", at, countText(k.Want, "property"), k.Got)
+		t.addf(at, "expected at most %s, given %d", countText(k.Want, "property"), k.Got)
 	case *kind.DependentRequired:
-		t.addf("%s: with %s there must be %s too", at, k.Prop, someOf(k.Missing, 10))
+		t.addf(at, "with %s there must be %s too", k.Prop, someOf(k.Missing, 10))
 	default:
-		t.addf("%s: does not satisfy the rule %s, given %s", at, rule(ve.ErrorKind), given)
+		t.addf(at, "does not satisfy the rule %s, given %s", rule(ve.ErrorKind), given)
 	}
 }
 
@@ -257,7 +287,8 @@ func childOf(v any, name string) any {
 	return nil
 }
 
-// writeLocation writes a location as people do: items[2].status.
+// writeLocation writes a location as people do: items[2].status. That of the whole
+// document is empty.
 func writeLocation(location []string) string {
 	var b strings.Builder
 	for _, name := range location {
@@ -269,9 +300,6 @@ func writeLocation(location []string) string {
 		default:
 			b.WriteString(clip.Text(name, 80))
 		}
-	}
-	if b.Len() == 0 {
-		return "the value"
 	}
 	return b.String()
 }
@@ -322,7 +350,7 @@ func schemaFault(err error) string {
 			for len(ve.Causes) > 0 {
 				ve = ve.Causes[len(ve.Causes)-1]
 			}
-			return "at " + writeLocation(ve.InstanceLocation) + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
+			return "at " + cmp.Or(writeLocation(ve.InstanceLocation), "the value") + " it breaks the rule " + rule(ve.ErrorKind) + " of JSON Schema"
 		}
 	}
 	return clip.Text(strings.Join(strings.Fields(err.Error()), " "), 300)

@@ -62,7 +62,7 @@ func (w *Work) checkReported(ctx context.Context, caller command.Caller, p *comm
 		return err
 	}
 	if err := w.opt.CheckOutput(plan.options.OutputSchema, p.Output); err != nil {
-		return fault.Param("output", "does not satisfy the job's outputSchema: %v", err)
+		return fault.Within("output", "the job's outputSchema", err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ type Options struct {
 	// CheckTurn refuses constraints that no turn could run with; nil accepts all.
 	CheckTurn func(*event.TurnOptions) error
 	// CheckOutput refuses a reported output that doesn't satisfy its job's schema; nil
-	// accepts all.
+	// accepts all. The params of its errors are paths in the output.
 	CheckOutput func(schema, output event.Raw) error
 	// Peers are the other agents that work can be given to. If nil, the caller of the
 	// commands about the work of peers speaks to them.

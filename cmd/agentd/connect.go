@@ -161,7 +161,9 @@ func (l *localFacts) start(ctx context.Context, a *app, c *config.Config, n need
 	if err != nil {
 		return err
 	}
-	l.manager = session.New(session.Options{Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes), Quotas: c.Quotas.Policy()})
+	l.manager = session.New(session.Options{
+		Store: l.store, RuntimeID: id, Logger: log, InlineBytes: int(c.Outputs.InlineBytes), Quotas: c.Quotas.Policy(), CheckAnswer: agentd.CheckDocument,
+	})
 	redactor := a.redactor(c)
 	l.commands = command.NewTable(command.TableOptions{
 		Repeats: l.manager, Redact: func(p command.Params) (command.Params, error) { return agentd.RedactParams(redactor, p) },

@@ -137,6 +137,9 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 	if !ok || f.Param == "" || cmd == nil || cmd.Name() == "call" {
 		return text
 	}
+	if len(f.Fields) > 0 {
+		return nameFields(cmd, f, text)
+	}
 	name := typedName(cmd, f.Param)
 	if name == "" {
 		return text
@@ -149,6 +152,28 @@ func nameFlag(cmd *cobra.Command, err error, text string) string {
 		return name + " " + rest
 	}
 	return name + ": " + rest
+}
+
+// nameFields does so for a document that breaks its schema: the flag is that of the
+// document, whatever its fields are called.
+func nameFields(cmd *cobra.Command, f *fault.Error, text string) string {
+	document := f.Param
+	if i := strings.IndexAny(document, ".["); i >= 0 {
+		document = document[:i]
+	}
+	name := typedName(cmd, document)
+	if document == "payload" {
+		name = typedName(cmd, "input")
+	}
+	if name == "" || text != f.Detail {
+		return text
+	}
+	said := make([]string, 0, len(f.Fields))
+	for _, field := range f.Fields {
+		at := strings.TrimPrefix(strings.TrimPrefix(field.Param, document), ".")
+		said = append(said, strings.TrimPrefix(at+": "+field.Detail, ": "))
+	}
+	return name + ": " + strings.Join(said, "; ")
 }
 
 // unknownModel is how the runtime refuses a model.

@@ -23,12 +23,22 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Code is the stable name of the kind of error.
 	Code string `json:"code"`
-	// Param is the path of the parameter that is at fault, if one is.
+	// Param is the path of the parameter that is at fault, if one is; of several the first.
 	Param string `json:"param,omitempty"`
+	// Errors are the parts of a document that break its schema, such as the fields of a form.
+	Errors []ProblemField `json:"errors,omitempty"`
 	// RetryAfter is how many seconds to wait before trying again, if that helps.
 	RetryAfter int64 `json:"retryAfter,omitempty"`
 	// RequestID joins the answer to the server's log.
 	RequestID string `json:"requestId,omitempty"`
+}
+
+// ProblemField is a part of a document that breaks its schema.
+type ProblemField struct {
+	// Param is its path: payload.items[2].name.
+	Param string `json:"param"`
+	// Detail says what was expected there, and what was given.
+	Detail string `json:"detail"`
 }
 
 // ProblemOf describes an error. One without a kind is internal, and its text
@@ -36,10 +46,14 @@ type Problem struct {
 func ProblemOf(err error) Problem {
 	f := faultOf(err)
 	d := f.Kind.Def()
-	return Problem{
+	p := Problem{
 		Title: d.Title, Status: d.HTTP, Detail: f.Detail, Code: string(f.Kind), Param: f.Param,
 		RetryAfter: int64(math.Ceil(f.RetryAfter.Seconds())),
 	}
+	for _, field := range f.Fields {
+		p.Errors = append(p.Errors, ProblemField(field))
+	}
+	return p
 }
 
 func faultOf(err error) *fault.Error {
@@ -55,10 +69,14 @@ func (p *Problem) Err() *fault.Error {
 	if detail == "" {
 		detail = p.Title
 	}
-	return &fault.Error{
+	f := &fault.Error{
 		Kind: fault.Kind(p.Code), Detail: detail, Param: p.Param,
 		RetryAfter: time.Duration(p.RetryAfter) * time.Second,
 	}
+	for _, field := range p.Errors {
+		f.Fields = append(f.Fields, fault.Field(field))
+	}
+	return f
 }
 
 // DecodeProblem reads a problem document. ok is false for a body that isn't one.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 func TestProblemsKeepEveryKind(t *testing.T) {
 	for _, d := range fault.Table() {
-		sent := &fault.Error{Kind: d.Kind, Detail: "detail", Param: "a.b", RetryAfter: 1500 * time.Millisecond, Err: errors.New("secret cause")}
+		sent := &fault.Error{Kind: d.Kind, Detail: "detail", Param: "a.b", Fields: []fault.Field{{Param: "a.b", Detail: "is missing"}}, RetryAfter: 1500 * time.Millisecond, Err: errors.New("secret cause")}
 		p := ProblemOf(fmt.Errorf("outer: %w", sent))
 		if p.Status != d.HTTP || p.Title != d.Title || p.Code != string(d.Kind) || p.RetryAfter != 2 {
 			t.Errorf("%s: %+v", d.Kind, p)
@@ -23,7 +24,7 @@ func TestProblemsKeepEveryKind(t *testing.T) {
 			t.Fatalf("%s, %v", b, err)
 		}
 		back, ok := DecodeProblem(b)
-		if got := back.Err(); !ok || got.Kind != d.Kind || got.Detail != "detail" || got.Param != "a.b" || got.RetryAfter != 2*time.Second {
+		if got := back.Err(); !ok || got.Kind != d.Kind || got.Detail != "detail" || got.Param != "a.b" || !slices.Equal(got.Fields, sent.Fields) || got.RetryAfter != 2*time.Second {
 			t.Errorf("%s came back as %+v", d.Kind, got)
 		}
 	}

@@ -7619,12 +7619,22 @@ export interface Problem {
   detail: string;
   /** The stable name of the kind of error. */
   code: string;
-  /** The path of the parameter that is at fault, if one is. */
+  /** The path of the parameter that is at fault, if one is; of several the first. */
   param?: string;
+  /** The parts of a document that break its schema, such as the fields of a form. */
+  errors?: ProblemField[];
   /** How many seconds to wait before trying again, if that helps. */
   retryAfter?: number;
   /** requestId joins the answer to the server's log. */
   requestId?: string;
+}
+
+/** A part of a document that breaks its schema. */
+export interface ProblemField {
+  /** Its path: payload.items[2].name. */
+  param: string;
+  /** Detail says what was expected there, and what was given. */
+  detail: string;
 }
 
 /** All commands with their parameters and results. */
