@@ -140,6 +140,13 @@ export default {
     const watcher = await visit(t, s, "/", { token });
     await watcher.locator(".figures .figure", { hasText: "Store" }).getByText("ready").waitFor();
     assert.equal(await watcher.getByRole("link", { name: /^Store/ }).count(), 0);
+    // By its address the page says no more than the server did.
+    await watcher.goto(`${s.url}/ui/admin?view=store`);
+    const seen = watcher.getByRole("region", { name: "Store" });
+    await seen.getByText("Your role is told whether the store is ready").waitFor();
+    await seen.locator("h3", { hasText: "Repaired at the start" }).locator("+ .status", { hasText: "unknown" }).waitFor();
+    assert.equal(await seen.getByText("clean").count(), 0);
+    await axe(watcher, "the store, for an observer");
   },
   "no page breaks the policy or leaves the origin": async (t) => {
     const s = await server();

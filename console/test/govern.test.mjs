@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { assert, ownServer, screen, server, settle, visit } from "./kit.mjs";
+import { assert, axe, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
 
 const verdict = (page) => page.getByRole("status", { name: "Verification" });
 
@@ -216,5 +216,45 @@ export default {
     const table = page.getByRole("table", { name: "MCP servers" });
     await table.getByRole("row", { name: /gone.*unavailable/ }).waitFor();
     await screen(page, "peers");
+  },
+  "a row whose text doesn't fit is read whole, with keys, pointer and finger": async (t) => {
+    const s = await ownServer(t, { config: { mcp: [{ id: "gone", command: [join(t.folder, "no-such-program")] }] } });
+    const page = await visit(t, s, "/peers?view=tools", { viewport: { width: 900, height: 700 } });
+    const table = page.getByRole("table", { name: "MCP servers" });
+    const cell = table.getByRole("row", { name: /gone.*unavailable/ }).getByRole("cell").last();
+    const fault = await cell.innerText();
+    assert.ok(await cell.evaluate((c) => c.scrollWidth > c.clientWidth), fault);
+    await cell.hover();
+    assert.equal(await cell.getAttribute("title"), fault);
+    const whole = page.getByRole("dialog", { name: "MCP servers, row 1" });
+    const read = async () => {
+      const value = whole.getByText(fault);
+      await value.waitFor();
+      assert.ok(await value.evaluate((d) => d.scrollWidth <= d.clientWidth && getComputedStyle(d).textOverflow !== "ellipsis"));
+    };
+    await table.focus();
+    await page.keyboard.press("j");
+    for (const key of ["v", "Enter"]) {
+      await page.keyboard.press(key);
+      await read();
+      if (key === "v") await axe(page, "a row, whole");
+      await page.keyboard.press("Escape");
+      await whole.waitFor({ state: "hidden" });
+      // The keys go on where they were.
+      await table.evaluate((x) => x === document.activeElement || Promise.reject(new Error(document.activeElement.outerHTML)));
+    }
+    // The second of two keys is not the table's.
+    await page.keyboard.press("g");
+    await page.keyboard.press("j");
+    await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+    // A phone leaves columns out: they are in the row, too.
+    const phone = await visit(t, s, "/peers?view=tools", { viewport: { width: 390, height: 844 } });
+    await phone.getByRole("table", { name: "MCP servers" }).getByText("gone").click();
+    await phone.getByRole("dialog").getByText(fault).waitFor();
+    await noSidewaysScroll(phone, "a row, whole");
+    await phone.getByRole("button", { name: "Close" }).click();
+    const tools = (await s.call("get_tool_inventory")).tools;
+    await phone.getByRole("table", { name: "Tools" }).getByText(tools[0].toolName, { exact: true }).click();
+    await phone.getByRole("dialog", { name: "Tools, row 1" }).getByText(tools[0].description.split("\n")[0]).waitFor();
   },
 };

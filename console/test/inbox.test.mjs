@@ -101,6 +101,36 @@ export default {
     assert.deepEqual(fact.payload.payload, { colour: "green", count: 3, name: "ann" });
   },
 
+  "what only the server can check is told beside the field": async (t) => {
+    // Names that are parts of others, with dots, and fields that are edited as a whole.
+    const schema = { type: "object", required: ["steps"], properties: { steps: { type: "integer", title: "Steps", multipleOf: 5 }, "a.b": { type: "string", format: "date" }, a: { type: "object", properties: { when: { type: "string", format: "date" } } }, list: { type: "array", items: { type: "integer" } } } };
+    const s = await ownServer(t, { answers: [{ when: { contains: "ask" }, ask: { prompt: "How many?", schema } }, { when: { contains: "ask" }, text: "Thank you." }] });
+    const turn = await s.turn("ask me", { sessionId: "checked" });
+    await s.asked(turn);
+    const page = await visit(t, s, "/inbox");
+    const card = page.getByRole("article");
+    const field = (name) => card.locator(".field", { has: page.getByLabel(name, { exact: true }) });
+    await card.getByLabel("Steps *").fill("7");
+    await card.getByLabel("a.b", { exact: true }).fill("tomorrow");
+    await card.getByLabel("when", { exact: true }).fill("never");
+    await card.getByLabel("list", { exact: true }).fill('[1, "two"]');
+    await card.getByRole("button", { name: "Submit" }).click();
+    await field("Steps *").getByText("expected a multiple of 5, given 7").waitFor();
+    await field("a.b").getByText('expected a text in the format date, given the string "tomorrow"').waitFor();
+    await field("when").getByText('expected a text in the format date, given the string "never"').waitFor();
+    await field("list").getByText('[1]: expected integer, given the string "two"').waitFor();
+    assert.equal(await card.getByLabel("Steps *").getAttribute("aria-invalid"), "true");
+    await card.getByRole("alert").getByText("payload.steps").first().waitFor();
+    assert.equal(await card.getByText("invalid_input").count(), 0);
+    await axe(page, "a form with the server's words");
+    await card.getByLabel("Steps *").fill("10");
+    await card.getByLabel("a.b", { exact: true }).fill("2026-01-31");
+    await card.getByLabel("when", { exact: true }).fill("2026-01-31");
+    await card.getByLabel("list", { exact: true }).fill("[1, 2]");
+    await card.getByRole("button", { name: "Submit" }).click();
+    assert.deepEqual((await settled(s, turn)).payload.payload, { steps: 10, "a.b": "2026-01-31", a: { when: "2026-01-31" }, list: [1, 2] });
+  },
+
   "a plan is read, sent back with a comment, and approved in a mode": async (t) => {
     const s = await ownServer(t, { answers });
     const turn = await s.turn("plan it", { sessionId: "planned", options: { permissionMode: "plan" } });

@@ -12,6 +12,8 @@ export class Problem extends Error {
     readonly requestId?: string,
     readonly param?: string,
     readonly retryAfter?: number,
+    /** The parts of what was sent that break its schema, each with its path. */
+    readonly errors: { param: string; detail: string }[] = [],
   ) {
     super(detail);
   }
@@ -53,8 +55,8 @@ export function loseLogin(handler: (p: Problem) => void): void {
 async function problemOf(res: Response): Promise<Problem> {
   const id = res.headers.get("X-Request-ID") ?? undefined;
   try {
-    const p = (await res.json()) as { code: ProblemCode; detail?: string; title?: string; requestId?: string; param?: string; retryAfter?: number };
-    return new Problem(p.code, res.status, p.detail ?? p.title ?? res.statusText, p.requestId ?? id, p.param, p.retryAfter);
+    const p = (await res.json()) as { code: ProblemCode; detail?: string; title?: string; requestId?: string; param?: string; retryAfter?: number; errors?: { param: string; detail: string }[] };
+    return new Problem(p.code, res.status, p.detail ?? p.title ?? res.statusText, p.requestId ?? id, p.param, p.retryAfter, p.errors);
   } catch {
     return new Problem("unavailable", res.status, `the server answered ${res.status} ${res.statusText}`, id);
   }

@@ -20,6 +20,9 @@ let version = $state(0);
 /** The first of two keys, until another is pressed: who types slowly is not too slow. */
 let pending = "";
 
+/** amidKeys says whether the first of two keys was pressed: the next one belongs to it. */
+export const amidKeys = (): boolean => pending !== "";
+
 /** allKeys are those that hold now, the newest first. */
 export function allKeys(): Key[] {
   void version;
