@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { assert, axe, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
+import { assert, axe, go, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
 
 const verdict = (page) => page.getByRole("status", { name: "Verification" });
 
@@ -222,10 +222,12 @@ export default {
     const page = await visit(t, s, "/peers?view=tools", { viewport: { width: 900, height: 700 } });
     const table = page.getByRole("table", { name: "MCP servers" });
     const cell = table.getByRole("row", { name: /gone.*unavailable/ }).getByRole("cell").last();
-    const fault = await cell.innerText();
-    assert.ok(await cell.evaluate((c) => c.scrollWidth > c.clientWidth), fault);
+    // It is tried again meanwhile, and how it begins may change.
+    const fault = /^handshake: .*no such file or directory/;
+    assert.match(await cell.innerText(), fault);
+    assert.ok(await cell.evaluate((c) => c.scrollWidth > c.clientWidth));
     await cell.hover();
-    assert.equal(await cell.getAttribute("title"), fault);
+    assert.match(await cell.getAttribute("title"), fault);
     const whole = page.getByRole("dialog", { name: "MCP servers, row 1" });
     const read = async () => {
       const value = whole.getByText(fault);
@@ -247,14 +249,45 @@ export default {
     await page.keyboard.press("g");
     await page.keyboard.press("j");
     await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
-    // A phone leaves columns out: they are in the row, too.
-    const phone = await visit(t, s, "/peers?view=tools", { viewport: { width: 390, height: 844 } });
-    await phone.getByRole("table", { name: "MCP servers" }).getByText("gone").click();
-    await phone.getByRole("dialog").getByText(fault).waitFor();
-    await noSidewaysScroll(phone, "a row, whole");
-    await phone.getByRole("button", { name: "Close" }).click();
+  },
+  "a phone shows what each row is, and the rest of it at a touch": async (t) => {
+    const s = await ownServer(t, { config: { mcp: [{ id: "gone", command: [join(t.folder, "no-such-program")] }], peers: [{ id: "translator", protocol: "a2a", cardURL: "http://127.0.0.1:1/" }] } });
+    await s.done(await s.turn("hello", { sessionId: "phoned" }));
+    await s.call("create_task", { taskId: "task_phone", objective: "look at it closely", worker: "external", start: true });
+    await s.call("create_job", { jobId: "job_phone", instruction: "look at it closely", start: false, items: [{ itemId: "one", input: "x" }] });
+    const { scheduleId } = await s.call("create_schedule", { title: "every hour", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
+    await s.call("create_token", { name: "watcher of the night", role: "observer" });
+    await s.call("export_evidence", { sessionId: "phoned" });
+    await s.call("set_policy", { rules: [{ decision: "deny", tool: "shell", match: "rm *", reason: "never" }] });
+    const page = await visit(t, s, "/schedules", { viewport: { width: 390, height: 844 } });
+    for (const path of ["/schedules", "/sessions", "/tasks", "/jobs", "/evidence", "/policy", "/peers?view=tools", "/peers?view=a2a", "/usage", "/admin", "/admin?view=accounts", "/admin?view=quotas", "/admin?view=configuration"]) {
+      await go(page, path);
+      await noSidewaysScroll(page, path);
+      const tables = await page.locator(".table").evaluateAll((all) => all.map((x) => ({
+        name: x.getAttribute("aria-label"),
+        aside: x.scrollWidth - x.clientWidth,
+        narrow: [...x.querySelectorAll("[role=columnheader].clip")].filter((h) => h.offsetParent && h.textContent.trim() && h.offsetWidth < 40).map((h) => h.textContent),
+      })));
+      assert.ok(tables.length > 0, path);
+      for (const x of tables) assert.deepEqual([x.aside, x.narrow], [0, []], `${path} ${x.name}`);
+    }
+    // What isn't drawn is in the row, with what can be done there.
+    await go(page, "/peers?view=tools");
+    await page.getByRole("table", { name: "MCP servers" }).getByText("gone").click();
+    const whole = page.getByRole("dialog");
+    await whole.getByText(/^handshake: .*no such file or directory/).waitFor();
+    await noSidewaysScroll(page, "a row, whole");
+    await axe(page, "a row, whole, on a phone");
+    await page.getByRole("button", { name: "Close" }).click();
     const tools = (await s.call("get_tool_inventory")).tools;
-    await phone.getByRole("table", { name: "Tools" }).getByText(tools[0].toolName, { exact: true }).click();
-    await phone.getByRole("dialog", { name: "Tools, row 1" }).getByText(tools[0].description.split("\n")[0]).waitFor();
+    await page.getByRole("table", { name: "Tools" }).getByText(tools[0].toolName, { exact: true }).click();
+    await page.getByRole("dialog", { name: "Tools, row 1" }).getByText(tools[0].description.split("\n")[0]).waitFor();
+    await page.keyboard.press("Escape");
+    await go(page, "/schedules");
+    await page.getByRole("cell", { name: "every hour" }).click();
+    await whole.getByRole("button", { name: "Pause" }).click();
+    await whole.waitFor({ state: "hidden" });
+    await page.getByRole("row", { name: /every hour paused/ }).waitFor();
+    assert.equal((await s.call("list_schedules")).schedules.find((x) => x.scheduleId === scheduleId).status, "paused");
   },
 };
