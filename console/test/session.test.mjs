@@ -140,7 +140,9 @@ export default {
     assert.deepEqual([await turns.getByRole("listitem").count(), await turns.getByText("undone").count()], [26, 0]);
     await go(page, `/s/past?tab=files&at=${end}`);
     await page.locator(`.session[data-shown="${end}"]`).waitFor();
+    // The list goes away before the one of that moment is there.
     await turns.getByText("later 0").waitFor({ state: "detached" });
+    await turns.getByText("add a licence").waitFor();
     assert.equal(await turns.getByRole("listitem").count(), 1);
     await page.getByText("LICENCE.txt").first().waitFor();
     assert.equal(await page.getByRole("button", { name: /Undo from here/ }).count(), 0, "the past can't be changed");
