@@ -67,13 +67,36 @@ func TestMCPConformance(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				suite := filepath.Join(k.modules, "@modelcontextprotocol", "conformance", "dist", "index.js")
-				cmd := exec.CommandContext(t.Context(), k.nodeProgram, "--import", preload, suite, "server", "--url", s.url+"/mcp", "--requirements", revision, "-o", dir)
-				cmd.Env = append(nodetest.Environment(), "AGENTD_TOKEN="+s.token)
-				out, err := cmd.CombinedOutput()
-				if err != nil {
-					t.Errorf("the suite: %v\n%s", err, out)
+				run := func(dir string, which ...string) error {
+					args := append([]string{"--import", preload, suite, "server", "--url", s.url + "/mcp", "--timeout", "300000", "-o", dir}, which...)
+					cmd := exec.CommandContext(t.Context(), k.nodeProgram, args...)
+					cmd.Env = append(nodetest.Environment(), "AGENTD_TOKEN="+s.token)
+					out, err := cmd.CombinedOutput()
+					if err != nil {
+						err = fmt.Errorf("the suite: %w\n%s", err, out)
+					}
+					return err
 				}
-				checkScenarios(t, dir, strings.Fields(names))
+				err := run(dir, "--requirements", revision)
+				failed := checkScenarios(t, dir, strings.Fields(names))
+				if err != nil && len(failed) == 0 {
+					t.Error(err)
+				}
+				// The suite waits for some things for a time of its own, which a busy
+				// machine may pass: what failed is tried again, alone.
+				for scenario, failures := range failed {
+					for tries := 0; len(failures) > 0 && tries < 3; tries++ {
+						dir := t.TempDir()
+						err := run(dir, "--scenario", scenario, "--spec-version", revision, "--force")
+						_, again := heldScenarios(t, dir)
+						if failures = again[scenario]; err != nil && len(failures) == 0 {
+							failures = []string{err.Error()}
+						}
+					}
+					for _, f := range failures {
+						t.Error(f)
+					}
+				}
 			})
 		}
 	})
@@ -113,22 +136,11 @@ func (k *protoKit) holdsAllScenarios(t *testing.T) {
 var resultFolder = regexp.MustCompile(`^server-(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z$`)
 
 // checkScenarios checks the checks that were made against the scenarios that there
-// must be: one that wasn't run is as bad as one that failed.
-func checkScenarios(t *testing.T, dir string, names []string) {
+// must be: one that wasn't run is as bad as one that failed. It returns what failed, by
+// scenario.
+func checkScenarios(t *testing.T, dir string, names []string) map[string][]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := map[string]int{}
-	for _, e := range entries {
-		m := resultFolder.FindStringSubmatch(e.Name())
-		if m == nil {
-			t.Errorf("an unexpected folder: %s", e.Name())
-			continue
-		}
-		held[m[1]] += heldChecks(t, m[1], filepath.Join(dir, e.Name(), "checks.json"))
-	}
+	held, failed := heldScenarios(t, dir)
 	total := 0
 	for _, name := range names {
 		n, run := held[name]
@@ -138,13 +150,37 @@ func checkScenarios(t *testing.T, dir string, names []string) {
 		total += n
 	}
 	if len(held) > 0 {
-		t.Errorf("scenarios that nobody expects: %v", held)
+		t.Errorf("unexpected scenarios: %v", held)
 	}
 	t.Logf("%d scenarios, %d checks hold", len(names), total)
+	return failed
 }
 
-// heldChecks counts the checks of a scenario that hold, and reports the others.
-func heldChecks(t *testing.T, scenario, path string) int {
+// heldScenarios returns how many checks of each scenario hold, and which don't.
+func heldScenarios(t *testing.T, dir string) (held map[string]int, failed map[string][]string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, failed = map[string]int{}, map[string][]string{}
+	for _, e := range entries {
+		m := resultFolder.FindStringSubmatch(e.Name())
+		if m == nil {
+			t.Errorf("an unexpected folder: %s", e.Name())
+			continue
+		}
+		n, failures := heldChecks(t, m[1], filepath.Join(dir, e.Name(), "checks.json"))
+		held[m[1]] += n
+		if len(failures) > 0 {
+			failed[m[1]] = append(failed[m[1]], failures...)
+		}
+	}
+	return held, failed
+}
+
+// heldChecks counts the checks of a scenario that hold, and returns the others.
+func heldChecks(t *testing.T, scenario, path string) (held int, failures []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -158,17 +194,16 @@ func heldChecks(t *testing.T, scenario, path string) int {
 	if err := json.Unmarshal(data, &checks); err != nil {
 		t.Fatal(err)
 	}
-	n := 0
 	for _, c := range checks {
 		switch {
 		case c.Status == "SUCCESS":
-			n++
+			held++
 		case c.Status == "INFO", c.Status == "SKIPPED" && c.ID == mcpSkipped:
 		default:
-			t.Errorf("%s: %s: %s: %s", scenario, c.ID, c.Status, c.ErrorMessage)
+			failures = append(failures, fmt.Sprintf("%s: %s: %s: %s", scenario, c.ID, c.Status, c.ErrorMessage))
 		}
 	}
-	return n
+	return held, failures
 }
 
 // TestMCPOfficialClient drives the program with the protocol's own client, over HTTP
