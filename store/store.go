@@ -355,6 +355,13 @@ type Shared interface {
 	// Owned returns the sessions with such an entry that this node owns, also by a claim
 	// of an earlier process of its name.
 	Owned(ctx context.Context, kind string) ([]string, error)
+	// SweepBlob deletes a blob unless something needs it. It is atomic with the appends and
+	// puts of all nodes: a batch that stores the content again keeps it or stores it anew,
+	// and content that was stored ahead of its record is left alone for a while.
+	SweepBlob(ctx context.Context, sweep *Sweep) (Swept, error)
+	// HoldBlob says that a record will refer to a blob that is there, so that no sweep takes
+	// it meanwhile; ErrNotFound if there is none.
+	HoldBlob(ctx context.Context, ref string) error
 }
 
 // Adoption says which sessions a node can take over.

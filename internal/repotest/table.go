@@ -48,6 +48,7 @@ var importTable = []row{
 
 	{dir: "store/pebble", role: adapter, may: []string{"store", "event"}},
 	{dir: "store/postgres", role: adapter, may: []string{"store", "event"}},
+	{dir: "store/s3", role: adapter, may: []string{"store"}},
 
 	{dir: "internal/place", standardOnly: true, why: "files and folders by identity, for all that opens or covers them"},
 	{dir: "internal/pathglob", standardOnly: true, why: "one matcher of paths for rules and tools"},
@@ -146,6 +147,7 @@ var importTable = []row{
 	{dir: "cmd/agentd/internal/terminal/termtest", role: support},
 	{dir: "internal/leaktest", role: support},
 	{dir: "internal/pgtest", role: support},
+	{dir: "internal/s3test", role: support},
 	{dir: "internal/runtimetest", role: support, why: "the runtime that tests of turns, channels, trials and exports drive"},
 	{dir: "internal/adaptertest", role: support, why: "the runtime that the tests of protocol adapters drive"},
 	{dir: "internal/answertest", role: support, why: "holds answers of commands against their schemas, closed"},

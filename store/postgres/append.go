@@ -91,6 +91,7 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 		others, err = s.writeTransaction(ctx, g.batches, units)
 		if err == nil {
 			s.keeper.tellOthers(units, others)
+			s.objectsDueIn(g.batches, units)
 			return
 		}
 		if !mayRetry(err) {

@@ -1,12 +1,14 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,17 +20,37 @@ import (
 // reader may be slow and an open transaction holds up the whole database.
 const uploadAfter = 16
 
+// fresh is how long after a blob was stored, or said to be needed, that isn't noted again.
+// It is far less than the time for which sweeps leave such a blob alone.
+const fresh = "interval '10 minutes'"
+
 const (
+	// What is there already is noted to be needed first: a sweep that has the row keeps the
+	// statement waiting, and when it deleted the blob, the blob is stored anew.
 	putBlobsSQL = `
-WITH fresh AS (
-	INSERT INTO agentd.blobs (sum, size) SELECT * FROM unnest($1::bytea[], $2::bigint[])
+WITH wanted AS (
+	SELECT * FROM unnest($1::bytea[], $2::bigint[]) AS w (sum, size)
+), noted AS (
+	UPDATE agentd.blobs b SET touched = clock_timestamp() FROM wanted w
+	WHERE b.sum = w.sum AND b.touched < clock_timestamp() - ` + fresh + ` RETURNING 1
+), fresh AS (
+	INSERT INTO agentd.blobs (sum, size) SELECT sum, size FROM wanted WHERE (SELECT count(*) FROM noted) >= 0
 	ON CONFLICT (sum) DO NOTHING RETURNING sum, id
 )
 INSERT INTO agentd.blob_chunks (blob_id, part, data)
 SELECT fresh.id, c.part, c.data FROM unnest($3::bytea[], $4::integer[], $5::bytea[]) AS c (sum, part, data) JOIN fresh ON fresh.sum = c.sum`
-	findBlobSQL    = `SELECT id, size FROM agentd.blobs WHERE sum = $1`
-	readChunkSQL   = `SELECT data FROM agentd.blob_chunks WHERE blob_id = $1 AND part = $2`
-	deleteBlobSQL  = `WITH gone AS (DELETE FROM agentd.blobs WHERE sum = $1 RETURNING id) DELETE FROM agentd.blob_chunks c USING gone WHERE c.blob_id = gone.id`
+	findBlobSQL  = `SELECT id, size, object, parts FROM agentd.blobs WHERE sum = $1`
+	staleBlobSQL = `SELECT touched < clock_timestamp() - ` + fresh + ` FROM agentd.blobs WHERE sum = $1`
+	touchBlobSQL = `UPDATE agentd.blobs SET touched = clock_timestamp() WHERE sum = $1 AND touched < clock_timestamp() - ` + fresh
+	readChunkSQL = `SELECT data FROM agentd.blob_chunks WHERE blob_id = $1 AND part = $2`
+	// The object of a blob goes later: the row that names it is gone for good before.
+	deleteBlobSQL = `
+WITH gone AS (
+	DELETE FROM agentd.blobs WHERE sum = $1 RETURNING id, object
+), left_over AS (
+	INSERT INTO agentd.blob_strays (object) SELECT object FROM gone WHERE object IS NOT NULL
+)
+DELETE FROM agentd.blob_chunks c USING gone WHERE c.blob_id = gone.id`
 	beginUploadSQL = `INSERT INTO agentd.blob_uploads (id, node_id) VALUES (nextval('agentd.blob_ids'), $1) RETURNING id`
 	addChunkSQL    = `INSERT INTO agentd.blob_chunks (blob_id, part, data) VALUES ($1, $2, $3)`
 	endUploadSQL   = `DELETE FROM agentd.blob_uploads WHERE id = $1`
@@ -87,7 +109,21 @@ func queueBlobs(b *pgx.Batch, batches []*store.Batch, units []*unit) {
 		}
 	}
 	if len(rows.sums) > 0 {
+		rows.order()
 		b.Queue(putBlobsSQL, rows.args()...)
+	}
+}
+
+// order has two transactions with the same blobs meet them in the same order, so that they
+// don't wait crosswise.
+func (r *blobRows) order() {
+	sizes := make(map[string]int64, len(r.sums))
+	for i, sum := range r.sums {
+		sizes[string(sum)] = r.sizes[i]
+	}
+	slices.SortFunc(r.sums, bytes.Compare)
+	for i, sum := range r.sums {
+		r.sizes[i] = sizes[string(sum)]
 	}
 }
 
@@ -155,9 +191,8 @@ func (c *chunker) info() (store.Hash, store.BlobInfo) {
 
 func (s *Store) putSmall(ctx context.Context, c *chunker, chunks [][]byte) (store.BlobInfo, error) {
 	sum, info := c.info()
-	var id, size int64
-	err := s.queryRow(ctx, []any{&id, &size}, findBlobSQL, sum[:])
-	if errors.Is(err, pgx.ErrNoRows) {
+	there, err := s.touchBlob(ctx, sum)
+	if err == nil && !there {
 		var rows blobRows
 		rows.add(sum, chunks)
 		err = s.exec(ctx, putBlobsSQL, rows.args()...)
@@ -165,7 +200,50 @@ func (s *Store) putSmall(ctx context.Context, c *chunker, chunks [][]byte) (stor
 	if err != nil {
 		return store.BlobInfo{}, wrapFailed("put blob", err)
 	}
+	s.objectsDue(info.Size)
 	return info, nil
+}
+
+// touchBlob notes that a blob is needed, if it is there.
+func (s *Store) touchBlob(ctx context.Context, sum store.Hash) (there bool, err error) {
+	var stale bool
+	err = s.queryRow(ctx, []any{&stale}, staleBlobSQL, sum[:])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil || !stale {
+		return err == nil, err
+	}
+	if err := s.exec(ctx, touchBlobSQL, sum[:]); err != nil {
+		return false, err
+	}
+	// A sweep may have been quicker.
+	err = s.queryRow(ctx, []any{&stale}, staleBlobSQL, sum[:])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && !stale, err
+}
+
+// HoldBlob implements [store.Shared].
+func (s *Store) HoldBlob(ctx context.Context, ref string) error {
+	if err := s.enterCall(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	sum, err := store.ParseRef(ref)
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
+	there, err := s.touchBlob(ctx, sum)
+	switch {
+	case err != nil:
+		return wrapFailed("hold blob "+ref, err)
+	case !there:
+		return fmt.Errorf("%w: blob %s", store.ErrNotFound, ref)
+	default:
+		return nil
+	}
 }
 
 func (s *Store) putLarge(ctx context.Context, c *chunker, first [][]byte) (store.BlobInfo, error) {
@@ -219,12 +297,19 @@ func (s *Store) finishUpload(ctx context.Context, id int64, c *chunker) (store.B
 		if tag.RowsAffected() == 0 {
 			return errReaped
 		}
+		// First the note, then the name: see putBlobsSQL.
+		if _, err := tx.Exec(ctx, touchBlobSQL, sum[:]); err != nil {
+			return err
+		}
 		tag, err = tx.Exec(ctx, nameBlobSQL, sum[:], id, info.Size)
 		if err == nil && tag.RowsAffected() == 0 {
 			_, err = tx.Exec(ctx, dropChunksSQL, id)
 		}
 		return err
 	})
+	if err == nil {
+		s.objectsDue(info.Size)
+	}
 	return info, err
 }
 
@@ -236,66 +321,6 @@ func (s *Store) dropUpload(ctx context.Context, id int64) error {
 		}
 		return err
 	})
-}
-
-// OpenBlob opens a blob. See [store.Store].
-func (s *Store) OpenBlob(ctx context.Context, ref string) (store.Blob, error) {
-	if err := s.enterCall(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	sum, err := store.ParseRef(ref)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", store.ErrNotFound, err)
-	}
-	var id int64
-	info := store.BlobInfo{Ref: ref}
-	err = s.queryRow(ctx, []any{&id, &info.Size}, findBlobSQL, sum[:])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("%w: blob %s", store.ErrNotFound, ref)
-	}
-	if err != nil {
-		return nil, wrapFailed("open blob "+ref, err)
-	}
-	return store.NewBlob(info, func(i int) ([]byte, error) { return s.readChunk(ctx, info.Ref, id, i) }), nil
-}
-
-func (s *Store) readChunk(ctx context.Context, ref string, id int64, part int) ([]byte, error) {
-	if err := s.enterCall(ctx); err != nil {
-		return nil, err
-	}
-	defer s.calls.Done()
-	var stored []byte
-	err := s.queryRow(ctx, []any{&stored}, readChunkSQL, id, part)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, s.missingBlob(ctx, ref, id, part)
-	}
-	if err != nil {
-		return nil, wrapFailed("read blob "+ref, err)
-	}
-	content, err := store.DecodeChunk(stored)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: read blob %s: chunk %d: %w", ref, part, err)
-	}
-	return content, nil
-}
-
-// missingBlob tells a blob that was deleted while it was open from a damaged one.
-func (s *Store) missingBlob(ctx context.Context, ref string, id int64, part int) error {
-	sum, err := store.ParseRef(ref)
-	if err != nil {
-		return err
-	}
-	var now, size int64
-	err = s.queryRow(ctx, []any{&now, &size}, findBlobSQL, sum[:])
-	switch {
-	case errors.Is(err, pgx.ErrNoRows) || err == nil && now != id:
-		return fmt.Errorf("%w: blob %s was deleted", store.ErrNotFound, ref)
-	case err != nil:
-		return wrapFailed("read blob "+ref, err)
-	default:
-		return fmt.Errorf("%w: blob %s: chunk %d is missing", store.ErrCorrupt, ref, part)
-	}
 }
 
 // DeleteBlob removes a blob. See [store.Store].

@@ -97,7 +97,7 @@ func TestNewerData(t *testing.T) {
 	if _, err := postgres.Open(t.Context(), url, unsafe); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("Open after a migration was changed: %v", err)
 	}
-	execute(t, conn, `UPDATE agentd.migrations SET version = 7 WHERE version = 1`)
+	execute(t, conn, `UPDATE agentd.migrations SET version = $1 WHERE version = 1`, m.Version+1)
 	if _, err := postgres.Open(t.Context(), url, unsafe); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Open with a gap in the history: %v, want ErrCorrupt", err)
 	}

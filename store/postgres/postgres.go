@@ -43,9 +43,17 @@
 // # Concurrency
 //
 // All methods of Store may be called by many goroutines. A store owns one
-// background goroutine, which renews the lease, and waits for it in Close.
+// background goroutine, which renews the lease, one more that moves contents if there
+// is object storage, and waits for them in Close.
 // Iterators hold no connection while the caller's loop body runs, except for
 // Follow, which has one of its own.
+//
+// # Objects
+//
+// With [Options.Objects] the contents of large blobs are moved out of the database soon
+// after they were stored. The rows decide which blobs there are, and list the sums of an
+// object's parts; what doesn't fit them is store.ErrCorrupt. A put and an append never
+// wait for the objects, so that their absence holds up only who reads what was moved.
 //
 // # Limits
 //
@@ -93,6 +101,15 @@ type Options struct {
 	// AllowUnsafe opens a database that may lose or damage acknowledged data
 	// after a power loss: fsync, full_page_writes or synchronous_commit is off.
 	AllowUnsafe bool
+	// Objects, if not nil, is where the contents of blobs go that have at least ObjectsFrom
+	// bytes, soon after they were stored. All nodes of a database must have the same. If
+	// ObjectsFrom is zero, it defaults to 64 KiB.
+	Objects     store.Objects
+	ObjectsFrom int64
+	// ObjectsKept is how long an object is left after its blob was deleted, so that an
+	// earlier state of the database that is restored finds it. Less than an hour is
+	// for tests: an object may be written by a node that was taken for dead.
+	ObjectsKept time.Duration
 	// Logger gets what happens in the background. If nil, nothing is logged.
 	Logger *slog.Logger
 }
@@ -110,6 +127,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if r.PollInterval <= 0 {
 		r.PollInterval = 500 * time.Millisecond
+	}
+	if r.ObjectsFrom <= 0 {
+		r.ObjectsFrom = 64 << 10
 	}
 	if r.Logger == nil {
 		r.Logger = slog.New(slog.DiscardHandler)
@@ -135,6 +155,8 @@ type Store struct {
 	awaitedNow chan struct{}
 	// describe has what the other nodes are told of this one.
 	describe atomic.Pointer[func() store.About]
+	// moved is about the blobs whose contents are in object storage.
+	moved mover
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -169,6 +191,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		conn:        config.ConnConfig.Copy(),
 		awaitedNow:  make(chan struct{}, 1),
 	}
+	s.moved.due, s.moved.done = make(chan struct{}, 1), make(chan struct{})
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
 		return nil, err
@@ -194,8 +217,17 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
+	if err := s.openObjects(ctx); err != nil {
+		s.pool.Close()
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.keeper = startKeeper(s.closing, s, conn)
+	if opts.Objects != nil {
+		go s.moveUntil(s.closing)
+	} else {
+		close(s.moved.done)
+	}
 	return s, nil
 }
 
@@ -254,6 +286,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
+	<-s.moved.done
 	s.calls.Wait()
 	err := s.keeper.wait()
 	s.pool.Close()
