@@ -45,7 +45,11 @@ func (r *request) deleteSession(ctx context.Context, p *command.DeleteSession) (
 		return nil, storeFault(err)
 	}
 	res, err := mutate(ctx, r, p.SessionID, false, func(tx *Tx) (*command.DeleteSessionResult, error) {
-		d.forked = d.forked || r.m.forks.refers(p.SessionID)
+		forked, err := tx.hasForks()
+		if err != nil {
+			return nil, err
+		}
+		d.forked = d.forked || forked
 		return d.decide(tx)
 	})
 	if err != nil {
@@ -126,7 +130,7 @@ func derivedEntries() []ownedEntries {
 	} {
 		out = append(out, ownedEntries{kind: kind, of: first, prefixed: true})
 	}
-	add(last, kindRef, kindOutput, kindOutputAt, kindKept, kindExpired, kindChannelLink, kindCursor)
+	add(last, kindRef, kindOutput, kindOutputAt, kindKept, kindExpired, kindChannelLink, kindCursor, kindFork)
 	add(value, kindTask, kindPending, kindProcess, KindSubagent, KindJob, KindSchedule, KindTrial, kindChannel)
 	add(inside, kindAction, kindPeer)
 	return out

@@ -238,22 +238,37 @@ func (m *Manager) deleteStep(ctx context.Context, step []doomed, sum *Swept) ([]
 			sum.Postponed++
 			continue
 		}
-		needed, err := m.hasIndexEntry(ctx, kindRef, d.ref)
-		if err == nil && !needed {
-			needed, err = m.hasIndexEntry(ctx, kindKept, d.ref)
-		}
-		if err == nil && !needed {
-			size := m.blobSize(ctx, d.ref)
-			err = m.opt.Store.DeleteBlob(ctx, d.ref)
-			m.freeBytes(ctx, d.sessionID, size)
-			sum.Deleted++
-		}
+		swept, err := m.deleteUnneeded(ctx, d.ref)
 		if err != nil {
 			return done, storeFault(err)
+		}
+		if swept.Awaited {
+			sum.Postponed++
+			continue
+		}
+		if swept.Deleted {
+			m.freeBytes(ctx, d.sessionID, swept.Size)
+			sum.Deleted++
 		}
 		done = append(done, d)
 	}
 	return done, nil
+}
+
+// deleteUnneeded deletes content that no session may read and no fact refers to. What other
+// nodes of a shared store do at the same moment only the store knows.
+func (m *Manager) deleteUnneeded(ctx context.Context, ref string) (store.Swept, error) {
+	if m.shared != nil {
+		return m.shared.SweepBlob(ctx, &store.Sweep{Ref: ref, Unless: []string{kindRef, kindKept}, Unused: freshFor})
+	}
+	for _, kind := range []string{kindRef, kindKept} {
+		if needed, err := m.hasIndexEntry(ctx, kind, ref); err != nil || needed {
+			return store.Swept{}, err
+		}
+	}
+	size := m.blobSize(ctx, ref)
+	err := m.opt.Store.DeleteBlob(ctx, ref)
+	return store.Swept{Deleted: err == nil, Size: size}, err
 }
 
 // blobSize returns the size of stored content; 0 if it is gone already.
@@ -276,6 +291,9 @@ func (m *Manager) forgetNote(ctx context.Context, d doomed) error {
 	err := m.writeDecision(ctx, d.sessionID, event.ByRuntime, false, remove)
 	if fault.KindOf(err) == fault.NotFound {
 		err = m.writeInRuntime(ctx, remove) // the session was deleted
+	}
+	if OwnedElsewhere(err) {
+		return nil // the node that owns the session follows the note as well
 	}
 	if err != nil && ctx.Err() == nil {
 		m.opt.Logger.Warn("the index entry of deleted content could not be removed", "sessionId", d.sessionID, "error", err)
@@ -309,6 +327,23 @@ func (m *Manager) expireOutputs(ctx context.Context) {
 			m.opt.Logger.Info("old outputs were removed", "expired", swept.Expired, "deleted", swept.Deleted, "kept", swept.Kept)
 		}
 	})
+}
+
+// followNotes follows the notes about content that other nodes might still have come for
+// when it was to be deleted, again and again until ctx ends.
+func (m *Manager) followNotes(ctx context.Context) {
+	tick := time.NewTicker(freshFor / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := m.FinishDeletions(ctx); err != nil && ctx.Err() == nil {
+			m.opt.Logger.Warn("content that is no longer needed could not be removed", "error", err)
+		}
+	}
 }
 
 // sweepOld has what is older than an age swept, again and again until ctx ends.

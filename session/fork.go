@@ -36,10 +36,8 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 	}); err != nil {
 		return nil, err
 	}
-	if oldest, err := r.m.Oldest(ctx, p.SessionID); err != nil {
+	if err := r.m.checkWhole(ctx, p.SessionID); err != nil {
 		return nil, err
-	} else if oldest > 1 {
-		return nil, fault.New(fault.Conflict, "the events of session %s through %d were removed by retention, so a fork would have no history to refer to", p.SessionID, oldest-1)
 	}
 	hash, err := r.hashAt(ctx, p.SessionID, p.AtSequence)
 	if err != nil {
@@ -53,6 +51,9 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 	id := r.m.NewID(event.PrefixSession)
 	made = true // or it isn't known: then the origin is better kept
 	return mutate(ctx, r, id, true, func(tx *Tx) (*command.ForkThreadResult, error) {
+		if err := r.m.announceFork(ctx, p.SessionID, id); err != nil {
+			return nil, err
+		}
 		threadID := tx.NewID(event.PrefixThread)
 		tx.Emit(event.Event{Type: event.TypeSessionCreated, Payload: source})
 		tx.Emit(event.Event{Type: event.TypeThreadStarted, Scope: event.Scope{ThreadID: threadID}, Payload: &event.ThreadStarted{
@@ -64,6 +65,15 @@ func (r *request) forkThread(ctx context.Context, p *command.ForkThread) (*comma
 		}})
 		return &command.ForkThreadResult{SessionID: id, ThreadID: threadID}, nil
 	})
+}
+
+// checkWhole refuses to fork a session without its beginning.
+func (m *Manager) checkWhole(ctx context.Context, sessionID string) error {
+	oldest, err := m.Oldest(ctx, sessionID)
+	if err == nil && oldest > 1 {
+		err = fault.New(fault.Conflict, "the events of session %s through %d were removed by retention, so a fork would have no history to refer to", sessionID, oldest-1)
+	}
+	return err
 }
 
 // hashAt returns the hash of a session's chain at a fact.

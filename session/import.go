@@ -223,7 +223,10 @@ func (i *Import) refersTo(ctx context.Context, p *event.SessionCreated) error {
 		return nil
 	}
 	i.forked = i.w.m.forks.beginFork(p.ForkedFrom.SessionID)
-	return i.w.m.checkForkPoint(ctx, p.Account, p.ForkedFrom)
+	if err := i.w.m.checkForkPoint(ctx, p.Account, p.ForkedFrom); err != nil {
+		return err
+	}
+	return i.w.m.announceFork(ctx, p.ForkedFrom.SessionID, i.w.id)
 }
 
 // foldRecord folds a fact and collects what follows from it, as the writer does with its own.

@@ -13,7 +13,7 @@ import (
 )
 
 // Kinds of index entries. All but kindKey, kindClaim, kindRef, kindOutput,
-// kindOutputAt, kindDoomed, kindCursor, kindUsage and kindProjectRule are derived from facts: Verify computes them again
+// kindOutputAt, kindDoomed, kindFork, kindCursor, kindUsage and kindProjectRule are derived from facts: Verify computes them again
 // and compares.
 const (
 	// kindOpen: session id → nothing, while the session has unfinished work.
@@ -48,6 +48,9 @@ const (
 	// kindDoomed: reference and session id → nothing, until the content of an
 	// output that expired was deleted, or was found to be needed by others.
 	kindDoomed = "ref_doomed"
+	// kindFork: session id and the id of a fork → nothing, in a store that several nodes
+	// share; see forkguard.go.
+	kindFork = "fork"
 	// kindMark: session id and sequence → the state there, compressed; see mark.go.
 	kindMark = "mark"
 	// kindKey: account and idempotency key → the first result.

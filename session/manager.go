@@ -188,6 +188,9 @@ func New(opt Options) *Manager {
 	if opt.RetainEvents > 0 {
 		m.untilStop(m.retainEvents)
 	}
+	if m.shared != nil {
+		m.untilStop(m.followNotes)
+	}
 	return m
 }
 

@@ -34,6 +34,25 @@ func (m *Manager) Admit(ctx context.Context, caller command.Caller, p command.Pa
 		if err := blob.Close(); err != nil {
 			return storeFault(err)
 		}
+		if err := m.holdContent(ctx, u.Param, u.Ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdContent keeps other nodes of a shared store from deleting what a command refers to
+// before its facts do.
+func (m *Manager) holdContent(ctx context.Context, param, ref string) error {
+	if m.shared == nil {
+		return nil
+	}
+	err := m.shared.HoldBlob(ctx, ref)
+	if errors.Is(err, store.ErrNotFound) {
+		return fault.Param(param, "there is no output %s", ref)
+	}
+	if err != nil {
+		return storeFault(err)
 	}
 	return nil
 }

@@ -79,7 +79,9 @@ func (m *Manager) trimSession(ctx context.Context, sessionID string, opt TrimOpt
 		if err := tx.atRest(); err != nil {
 			return err
 		}
-		if m.forks.refers(sessionID) {
+		if forked, err := tx.hasForks(); err != nil {
+			return err
+		} else if forked {
 			return forkRefers(sessionID)
 		}
 		if err := b.fits(tx.State); err != nil || res.Events == 0 || opt.DryRun {
