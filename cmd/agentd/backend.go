@@ -70,6 +70,8 @@ type runtimeStatus struct {
 	RemovedFrom   uint64 `json:"removedFromSessions"`
 	// EvidenceKeyID names the key that exports are signed with.
 	EvidenceKeyID string `json:"evidenceKeyId,omitempty"`
+	// Blobs says how the object storage stands; absent without one.
+	Blobs *blobStatus `json:"blobs,omitempty"`
 	// MCPServers are those of the configuration.
 	MCPServers []mcpServerStatus `json:"mcpServers,omitempty"`
 }
@@ -109,6 +111,7 @@ func (b *backend) status(ctx context.Context) runtimeStatus {
 	if s.RemovedEvents, s.RemovedFrom = f.TrimmedEvents, f.TrimmedSessions; f.RetainEvents > 0 {
 		s.Retention = f.RetainEvents.String()
 	}
+	s.Blobs = statusOfBlobs(b.store)
 	if b.servers != nil {
 		for _, m := range b.servers() {
 			s.MCPServers = append(s.MCPServers, mcpServerStatus{ID: m.ID, State: m.State, Reason: m.Reason, Tools: m.Tools, Skipped: m.Skipped})

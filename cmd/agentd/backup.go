@@ -89,7 +89,7 @@ type opener func(ctx context.Context) (store.Store, error)
 
 func (a *app) opener(cmd *cobra.Command, c *config.Config) opener {
 	return func(ctx context.Context) (store.Store, error) {
-		return openExisting(ctx, c, a.quiet(c, cmd.Flags().Changed("log-level")))
+		return openExisting(ctx, c, a.env, a.quiet(c, cmd.Flags().Changed("log-level")))
 	}
 }
 

@@ -105,7 +105,23 @@ func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
 	w.Gauge("agentd_draining", "1 while this node is being drained.", draining)
 	if p, ok := s.store.(*postgres.Store); ok {
 		collectPool(w, p.PoolFigures())
+		collectObjects(w, p.ObjectFigures())
 	}
+}
+
+// collectObjects writes the figures of the object storage, if there is one.
+func collectObjects(w *server.MetricWriter, f postgres.ObjectFigures) {
+	if !f.Configured {
+		return
+	}
+	works := 1.0
+	if f.Problem != "" {
+		works = 0
+	}
+	w.Gauge("agentd_blob_storage_up", "1 while contents can be moved to the object storage.", works)
+	w.Counter("agentd_blob_objects_moved_total", "Contents that this node moved to the object storage.", float64(f.Moved))
+	w.Counter("agentd_blob_objects_deleted_total", "Objects that this node deleted there.", float64(f.Deleted))
+	w.Counter("agentd_blob_storage_failures_total", "Attempts to move or delete that failed.", float64(f.Failed))
 }
 
 // collectPool writes the figures of the pool of connections to the database.

@@ -121,13 +121,13 @@ type localFacts struct {
 }
 
 func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
-	open := openExisting
+	var s store.Store
+	var err error
 	if n == toRun || n == toServe {
-		open = func(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
-			return a.openStore(ctx, c, node{}, log)
-		}
+		s, err = a.openStore(ctx, c, node{}, log)
+	} else {
+		s, err = openExisting(ctx, c, a.env, log)
 	}
-	s, err := open(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}

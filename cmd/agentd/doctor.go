@@ -95,6 +95,7 @@ func (a *app) examine(ctx context.Context, c *config.Config, network bool) []fin
 	if !c.Database() {
 		found = append(found, diskFindings(c.Data)...)
 	}
+	found = append(found, a.bucketFindings(ctx, c, network)...)
 	found = append(found, machineFindings()...)
 	if a.ownServer(c) && a.onlyBuiltIn(c) {
 		found = append(found, warn("model", `"agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY`, "none is configured; only --model script/script is there, which repeats its input"))
@@ -121,7 +122,7 @@ func (a *app) serverFindings(ctx context.Context, c *config.Config) []finding {
 		return append(found, ok("server", "runs and answers at %s", running.address()))
 	}
 	found = append(found, ok("server", "none runs"), listenFinding(ctx, c))
-	return append(found, storeFindings(ctx, c)...)
+	return append(found, a.storeFindings(ctx, c)...)
 }
 
 func listenFinding(ctx context.Context, c *config.Config) finding {
@@ -143,12 +144,15 @@ func listenFinding(ctx context.Context, c *config.Config) finding {
 }
 
 // storeFindings opens the store, if there is one, and says what opening found.
-func storeFindings(ctx context.Context, c *config.Config) []finding {
+func (a *app) storeFindings(ctx context.Context, c *config.Config) []finding {
 	var s store.Store
 	var err error
 	switch {
 	case c.Database():
-		s, err = postgres.Open(ctx, c.Data, nil)
+		var objects store.Objects
+		if objects, err = openBucket(c, a.env); err == nil {
+			s, err = postgres.Open(ctx, c.Data, &postgres.Options{Objects: objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep)})
+		}
 	case !hasStore(c.Data):
 		return []finding{ok("store", "none in %s yet; \"agentd serve\" creates it", c.Data)}
 	default:

@@ -26,17 +26,22 @@ func (a *app) openStore(ctx context.Context, c *config.Config, self node, log *s
 	if err := checkDatabaseMark(c); err != nil {
 		return nil, err
 	}
-	return openData(ctx, c, self, log)
+	return openData(ctx, c, a.env, self, log)
 }
 
 // node is what this process is among the nodes of a database. The zero value has a name of
 // its own and can't be reached.
 type node struct{ name, address string }
 
-func openData(ctx context.Context, c *config.Config, self node, log *slog.Logger) (store.Store, error) {
+func openData(ctx context.Context, c *config.Config, env map[string]string, self node, log *slog.Logger) (store.Store, error) {
+	objects, err := openBucket(c, env)
+	if err != nil {
+		return nil, err
+	}
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
 			NodeID: self.name, Address: self.address, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
+			Objects: objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
 		})
 		if err != nil {
 			return nil, explain(err)
@@ -81,11 +86,11 @@ func keepFromGit(dir string) {
 
 // openExisting opens facts that must be there already, so that a wrong path on
 // the command line doesn't make an empty store.
-func openExisting(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+func openExisting(ctx context.Context, c *config.Config, env map[string]string, log *slog.Logger) (store.Store, error) {
 	if !c.Database() && !hasStore(c.Data) {
 		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" create one, and --data names another directory", c.Data)
 	}
-	return openData(ctx, c, node{}, log)
+	return openData(ctx, c, env, node{}, log)
 }
 
 // hasStore reports whether a directory holds a store.

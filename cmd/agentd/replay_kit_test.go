@@ -108,14 +108,14 @@ func (r *recording) replay(tb testing.TB) {
 func replayStore(tb testing.TB, starts []*started) {
 	tb.Helper()
 	ctx, log := context.Background(), slog.New(slog.DiscardHandler)
-	s, err := openExisting(ctx, &starts[0].Config, log)
+	s, err := openExisting(ctx, &starts[0].Config, nil, log)
 	for range 6000 {
 		if !errors.Is(err, store.ErrLocked) {
 			break
 		}
 		// A child that a server was just making when it ended has the lock for a moment.
 		time.Sleep(10 * time.Millisecond)
-		s, err = openExisting(ctx, &starts[0].Config, log)
+		s, err = openExisting(ctx, &starts[0].Config, nil, log)
 	}
 	if err != nil {
 		tb.Errorf("the facts that the test left: %v", err)

@@ -45,7 +45,7 @@ place) or the verification could not be done, 2 usage.`,
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, nil)
 			}
 			trusted := a.trustsData(loaded.Config)
-			s, err := openExisting(cmd.Context(), loaded.Config, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
+			s, err := openExisting(cmd.Context(), loaded.Config, a.env, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
 			if locked, ok := errors.AsType[*lockedError](err); ok && trusted {
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, locked)
 			}

@@ -19,14 +19,16 @@ import (
 // see mover. An object has a name of its own that is used once, so whoever deletes one
 // can't take what another node stored meanwhile.
 
+// MarkName names the object that has the same value as the database, so that each knows the
+// other. Nothing else is there from the beginning.
+const MarkName = "agentd-store"
+
 // errNoObjects says that blobs are somewhere that this node doesn't know of.
 var errNoObjects = errors.New("the contents of blobs of this database are in object storage, and this node has none configured; set blobs.s3 as the other nodes have it")
 
 const (
-	// metaObjects names the value that ties a database to its objects, markName the
-	// object that has the same value.
+	// metaObjects names the value that ties a database to its objects.
 	metaObjects = "blob_objects"
-	markName    = "agentd-store"
 	// checkTimeout bounds how long a node waits for the objects when it opens.
 	checkTimeout = 10 * time.Second
 
@@ -93,7 +95,7 @@ const markLength = 26
 
 // readMark returns the mark of the objects; empty if there is none.
 func (s *Store) readMark(ctx context.Context) (string, error) {
-	mark, err := s.opts.Objects.Get(ctx, markName, 0, markLength)
+	mark, err := s.opts.Objects.Get(ctx, MarkName, 0, markLength)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
@@ -108,7 +110,7 @@ func (s *Store) markObjects(ctx context.Context, known string) (found, now strin
 			return "", "", err
 		}
 		if has {
-			return "", "", fmt.Errorf("%w: %s has no object %s: it is not where this database keeps its blobs, or it was emptied", store.ErrRefused, s.opts.Objects.Location(), markName)
+			return "", "", fmt.Errorf("%w: %s has no object %s: it is not where this database keeps its blobs, or it was emptied", store.ErrRefused, s.opts.Objects.Location(), MarkName)
 		}
 	}
 	if err := s.exec(ctx, setMetaSQL, metaObjects, []byte(rand.Text())); err != nil {
@@ -117,7 +119,7 @@ func (s *Store) markObjects(ctx context.Context, known string) (found, now strin
 	if now, err = s.knownObjects(ctx); err != nil {
 		return "", "", err
 	}
-	if err := s.opts.Objects.Put(ctx, markName, strings.NewReader(now), int64(len(now))); err != nil {
+	if err := s.opts.Objects.Put(ctx, MarkName, strings.NewReader(now), int64(len(now))); err != nil {
 		return "", "", err
 	}
 	found, err = s.readMark(ctx)

@@ -64,6 +64,7 @@ type Config struct {
 	Hooks     []Hook  `json:"hooks"`
 	Sandbox   Sandbox `json:"sandbox"`
 	Outputs   Outputs `json:"outputs"`
+	Blobs     Blobs   `json:"blobs"`
 	Retention struct {
 		Events Span `json:"events"`
 	} `json:"retention"`
@@ -389,6 +390,7 @@ func (c *Config) problems() [][2]string {
 	}
 	c.Telemetry.check(add)
 	c.OIDC.check(add)
+	c.Blobs.S3.check(add)
 	return out
 }
 

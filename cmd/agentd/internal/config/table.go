@@ -91,7 +91,7 @@ var (
 // Table returns all settings, in the order of the reference.
 func Table() []Setting {
 	var all []Setting
-	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), quotaSettings(), peerSettings(), oidcSettings(), telemetrySettings()} {
+	for _, part := range [][]Setting{hostSettings(), modelSettings(), policySettings(), workSettings(), blobSettings(), quotaSettings(), peerSettings(), oidcSettings(), telemetrySettings()} {
 		all = append(all, part...)
 	}
 	return all
