@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,13 +24,15 @@ const (
 	// moveEvery is how often a node looks for what other nodes left, moveSoon how long it
 	// waits for more after something was stored.
 	moveEvery, moveSoon = 30 * time.Second, 200 * time.Millisecond
+	// dropTimeout is how long a process that ends waits to say what it leaves half done.
+	dropTimeout = 5 * time.Second
 )
 
 const (
 	dueBlobsSQL = `
-SELECT b.id FROM agentd.blobs b WHERE b.object IS NULL AND b.size >= $1 AND b.id > $2
+SELECT b.size, b.id FROM agentd.blobs b WHERE b.object IS NULL AND (b.size, b.id) > ($1, $2)
 	AND NOT EXISTS (SELECT 1 FROM agentd.blob_strays s WHERE s.blob_id = b.id)
-ORDER BY b.id LIMIT $3`
+ORDER BY b.size, b.id LIMIT $3`
 	// One process moves a blob.
 	beginMoveSQL  = `INSERT INTO agentd.blob_strays (object, blob_id, incarnation) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 	storedSizeSQL = `
@@ -88,17 +91,21 @@ func (s *Store) moveUntil(ctx context.Context) {
 	defer close(s.moved.done)
 	timer := time.NewTimer(moveSoon)
 	defer timer.Stop()
-	wait := moveEvery
+	wait, soon := moveEvery, true
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.moved.due:
-			if s.moved.problem.Load() == nil { // else it is tried again when its time comes
+			// Not again and again: there may always be more. While it fails, it is tried again
+			// when its time comes.
+			if !soon && s.moved.problem.Load() == nil {
+				soon = true
 				timer.Reset(moveSoon)
 			}
 			continue
 		case <-timer.C:
+			soon = false
 		}
 		_, err := s.MoveBlobs(ctx)
 		switch {
@@ -146,14 +153,17 @@ func (s *Store) MoveBlobs(ctx context.Context) (int, error) {
 	return n, err
 }
 
+// dueBlob is a blob whose content belongs in an object.
+type dueBlob struct{ Size, ID int64 }
+
 func (s *Store) moveDue(ctx context.Context) (n int, err error) {
-	for last := int64(0); ; {
-		ids, err := collectRows(ctx, s, pgx.RowTo[int64], dueBlobsSQL, s.opts.ObjectsFrom, last, movePage)
-		if err != nil || len(ids) == 0 {
+	for last := (dueBlob{s.opts.ObjectsFrom - 1, math.MaxInt64}); ; {
+		due, err := collectRows(ctx, s, pgx.RowToStructByPos[dueBlob], dueBlobsSQL, last.Size, last.ID, movePage)
+		if err != nil || len(due) == 0 {
 			return n, err
 		}
-		last = ids[len(ids)-1]
-		moved, err := s.movePage(ctx, ids)
+		last = due[len(due)-1]
+		moved, err := s.movePage(ctx, due)
 		n += moved
 		if err != nil {
 			return n, err
@@ -162,20 +172,20 @@ func (s *Store) moveDue(ctx context.Context) (n int, err error) {
 }
 
 // movePage moves some blobs, a few of them at once.
-func (s *Store) movePage(ctx context.Context, ids []int64) (int, error) {
+func (s *Store) movePage(ctx context.Context, due []dueBlob) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var n atomic.Int64
 	var under sync.WaitGroup
 	room := make(chan struct{}, moveAtOnce)
-	for _, id := range ids {
+	for _, b := range due {
 		room <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
 		under.Go(func() {
 			defer func() { <-room }()
-			moved, err := s.moveBlob(ctx, id)
+			moved, err := s.moveBlob(ctx, b.ID)
 			if err != nil {
 				cancel(err)
 			} else if moved {
@@ -205,7 +215,9 @@ func (s *Store) moveBlob(ctx context.Context, id int64) (bool, error) {
 		return true, nil
 	}
 	// The object is deleted in time, also if this process ends.
-	if dropErr := s.exec(context.WithoutCancel(ctx), dropStraySQL, object); err == nil {
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
+	if dropErr := s.exec(ending, dropStraySQL, object); err == nil {
 		err = dropErr
 	}
 	if errors.Is(err, errIncomplete) || errors.Is(err, errReaped) {

@@ -32,6 +32,10 @@ const (
 	// checkTimeout bounds how long a node waits for the objects when it opens.
 	checkTimeout = 10 * time.Second
 
+	// The index by which contents are found that belong in an object; a database without
+	// objects doesn't pay for it.
+	indexHereSQL = `CREATE INDEX IF NOT EXISTS blobs_here ON agentd.blobs (size, id) WHERE object IS NULL`
+
 	hasObjectsSQL = `SELECT EXISTS (SELECT 1 FROM agentd.blobs WHERE object IS NOT NULL)`
 )
 
@@ -113,7 +117,17 @@ func (s *Store) markObjects(ctx context.Context, known string) (found, now strin
 			return "", "", fmt.Errorf("%w: %s has no object %s: it is not where this database keeps its blobs, or it was emptied", store.ErrRefused, s.opts.Objects.Location(), MarkName)
 		}
 	}
-	if err := s.exec(ctx, setMetaSQL, metaObjects, []byte(rand.Text())); err != nil {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, indexHereSQL); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, setMetaSQL, metaObjects, []byte(rand.Text()))
+		return err
+	})
+	if err != nil {
 		return "", "", err
 	}
 	if now, err = s.knownObjects(ctx); err != nil {

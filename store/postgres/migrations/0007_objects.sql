@@ -6,7 +6,6 @@ ALTER TABLE agentd.blobs ADD COLUMN touched timestamptz NOT NULL DEFAULT now();
 -- listed with their lengths and sums.
 ALTER TABLE agentd.blobs ADD COLUMN object text COLLATE "C";
 ALTER TABLE agentd.blobs ADD COLUMN parts bytea;
-CREATE INDEX blobs_here ON agentd.blobs (id) WHERE object IS NULL;
 
 -- Objects that no blob names: those that are being written, with the blob that they are
 -- for and the process that writes them, and those that are to be deleted.
