@@ -17,10 +17,12 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/pgtest"
+	"agentd/internal/s3test"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
 	"agentd/store/postgres"
+	"agentd/store/s3"
 )
 
 // sharedNode is a node on a database in which something happens once, in the middle of a
@@ -35,9 +37,9 @@ func (s *sharedNode) Read(ctx context.Context, sessionID string, r store.Range) 
 }
 
 // sharedKit returns a manager that is a node on a database.
-func sharedKit(t *testing.T, url string) (*kit, *sharedNode) {
+func sharedKit(t *testing.T, url string, objects store.Objects) (*kit, *sharedNode) {
 	t.Helper()
-	pg, err := postgres.Open(t.Context(), url, &postgres.Options{LeaseTTL: time.Hour, AllowUnsafe: true})
+	pg, err := postgres.Open(t.Context(), url, &postgres.Options{LeaseTTL: time.Hour, AllowUnsafe: true, Objects: objects, ObjectsFrom: 1, ObjectsKept: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +73,8 @@ func forkOf(k *kit, sessionID string) *command.ForkThread {
 func TestForkBesideARemovalOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	a, nodeA := sharedKit(t, url)
-	b, nodeB := sharedKit(t, url)
+	a, nodeA := sharedKit(t, url, nil)
+	b, nodeB := sharedKit(t, url, nil)
 	remove := map[string]func(id string) error{
 		"trim": func(id string) error {
 			_, err := b.m.Trim(context.Background(), id, session.TrimOptions{})
@@ -130,8 +132,8 @@ func TestForkBesideARemovalOnAnotherNode(t *testing.T) {
 func TestForkThatNeverCame(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
-	a, nodeA := sharedKit(t, url)
-	b, _ := sharedKit(t, url)
+	a, nodeA := sharedKit(t, url, nil)
+	b, _ := sharedKit(t, url, nil)
 	b.turns("sess_origin", 2)
 	b.restart()
 	ctx := context.Background()
@@ -171,9 +173,28 @@ func TestForkThatNeverCame(t *testing.T) {
 // to with a command, or has just stored.
 func TestContentDeletedBesideOtherNodes(t *testing.T) {
 	t.Parallel()
+	t.Run("in the database", func(t *testing.T) {
+		t.Parallel()
+		deleteBesideOtherNodes(t, nil)
+	})
+	t.Run("in a bucket", func(t *testing.T) {
+		t.Parallel()
+		server := s3test.Shared(t)
+		bucket, err := s3.Open(&s3.Options{Endpoint: server.URL, Bucket: server.Bucket(t), Keys: func() (s3.Keys, error) {
+			return s3.Keys{Access: s3test.AccessKey, Secret: s3test.SecretKey}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleteBesideOtherNodes(t, bucket)
+	})
+}
+
+func deleteBesideOtherNodes(t *testing.T, objects store.Objects) {
+	t.Helper()
 	url := pgtest.Quick(t).Database(t)
-	a, _ := sharedKit(t, url)
-	b, _ := sharedKit(t, url)
+	a, _ := sharedKit(t, url, objects)
+	b, nodeB := sharedKit(t, url, objects)
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -210,12 +231,18 @@ func TestContentDeletedBesideOtherNodes(t *testing.T) {
 		if ref == "" {
 			t.Fatal("the input has no reference")
 		}
+		if _, err := nodeB.MoveBlobs(ctx); err != nil {
+			t.Fatal(err)
+		}
 		return ref
 	}
 	end := func(id string) { call[command.DeleteSessionResult](b, &command.DeleteSession{SessionID: id}) }
 	sweep := func() {
 		t.Helper()
 		if err := b.m.FinishDeletions(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nodeB.MoveBlobs(ctx); err != nil { // it deletes objects, too
 			t.Fatal(err)
 		}
 	}
