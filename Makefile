@@ -132,8 +132,16 @@ LONGEST = ./loop ./work ./store/pebble ./server ./tool/mcp ./session ./channel/m
 test-race: $(LOG) ## All other quick tests, with the race detector.
 	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
+# Tests with object storage run in the other passes too if VersityGW is in bin, and are
+# named among the skipped ones if it isn't: to compile it takes more than two minutes of a
+# processor.
+.PHONY: test-s3
+test-s3: $(LOG) ## The tests of contents in a bucket, against a real object storage, which is compiled once.
+	@sh scripts/s3.sh
+	AGENTD_TEST_S3=require AGENTD_TEST_POSTGRES=require $(LOG) $(GO) test $(TESTFLAGS) -timeout $(TEST_TIMEOUT) -run 'Bucket|Object|Moves|Moment|BesideOtherNodes' ./store/s3 ./store/postgres ./session ./cmd/agentd
+
 .PHONY: test-long
-test-long: $(LOG) ## What "make test" leaves out: a thousand clients and rounds, gigabytes, a real OpenTelemetry Collector. Takes half an hour.
+test-long: $(LOG) test-s3 ## What "make test" leaves out: a thousand clients and rounds, gigabytes, a real OpenTelemetry Collector. Takes half an hour.
 	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh long -timeout 120m
 	# A real OpenTelemetry Collector, in a module of its own because it is large.
 	AGENTD_TEST_LONG=1 $(LOG) $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
