@@ -34,7 +34,7 @@ func Passing(err error) bool {
 	if fault.KindOf(err) != fault.Unavailable || OwnedElsewhere(err) {
 		return false
 	}
-	for _, lasting := range []error{store.ErrFailed, store.ErrClosed, store.ErrNoSpace, store.ErrCorrupt, store.ErrReplaced, errStopped, errAway} {
+	for _, lasting := range []error{store.ErrFailed, store.ErrClosed, store.ErrNoSpace, store.ErrCorrupt, store.ErrReplaced, store.ErrRestored, errStopped, errAway} {
 		if errors.Is(err, lasting) {
 			return false
 		}

@@ -659,6 +659,10 @@ func storeFault(err error) error {
 		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is already in use; choose another")
 	case errors.Is(err, store.ErrNoSpace):
 		return fault.Wrap(fault.Unavailable, err, "the disk is full: nothing was written; free some space and try again")
+	case errors.Is(err, store.ErrFull):
+		f := fault.Wrap(fault.Unavailable, err, "the database has no connection left: nothing was written; try again")
+		f.RetryAfter = time.Second
+		return f
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke and the command may or may not have run; repeat it with the same ids or idempotency key")
 	case errors.As(err, &owned):
@@ -669,6 +673,8 @@ func storeFault(err error) error {
 		return fault.Wrap(fault.Unavailable, err, "another node took the session over; nothing was written; try again")
 	case errors.Is(err, store.ErrFailed):
 		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
+	case errors.Is(err, store.ErrRestored):
+		return fault.Wrap(fault.Unavailable, err, "the database was restored to an earlier moment: nothing is accepted until agentd is restarted")
 	case errors.Is(err, store.ErrCorrupt):
 		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
 	case errors.Is(err, store.ErrClosed):

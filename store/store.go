@@ -68,6 +68,10 @@ var (
 	ErrLocked = errors.New("store: in use by another process")
 	// ErrReplaced: another process took over the name of this node.
 	ErrReplaced = errors.New("store: the node was replaced")
+	// ErrRestored: the store is in an earlier state than this process has seen.
+	ErrRestored = errors.New("store: the database was restored to an earlier moment")
+	// ErrFull: the database has no connection left; nothing was written.
+	ErrFull = errors.New("store: the database has no connection left")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store: closed")
 )

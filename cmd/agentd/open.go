@@ -41,7 +41,8 @@ func openData(ctx context.Context, c *config.Config, env map[string]string, self
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
 			NodeID: self.name, Address: self.address, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
-			Objects: objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
+			MaxConns: max(c.Node.Connections-postgres.BesidePool, 0),
+			Objects:  objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
 		})
 		if err != nil {
 			return nil, explain(err)

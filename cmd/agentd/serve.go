@@ -22,6 +22,7 @@ import (
 	"agentd/cmd/agentd/internal/rundir"
 	"agentd/server"
 	"agentd/store"
+	"agentd/store/postgres"
 )
 
 // stopWithin is how long running steps may take to reach their next durable fact.
@@ -292,6 +293,7 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	if s.background {
 		background.Go(func() { s.watchIdle(watch, failed) })
 	}
+	background.Go(func() { s.watchStore(watch, failed) })
 	served := make(chan error, 1)
 	listener := s.listener
 	s.listener = nil // Serve closes it, also when ctx ends before it begins
@@ -313,12 +315,31 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	go s.watchStop(ended, signals)
+	lost := s.store.Err()
 	err := s.close(stop)
+	if errors.Is(lost, store.ErrRestored) {
+		err = errors.Join(lost, err)
+	}
 	select {
 	case doorErr := <-served:
 		return errors.Join(err, doorErr)
 	case <-stop.Done():
 		return err
+	}
+}
+
+// watchStore ends the server when its database was restored to an earlier moment: what this
+// process has in memory, and has shown, isn't so any more. Whoever watches over it starts it
+// again.
+func (s *serving) watchStore(ctx context.Context, end func()) {
+	p, ok := s.store.(*postgres.Store)
+	if !ok {
+		return
+	}
+	select {
+	case <-p.Failed():
+		end()
+	case <-ctx.Done():
 	}
 }
 

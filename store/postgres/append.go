@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"agentd/store"
 )
@@ -184,8 +185,8 @@ func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, un
 	queueSnapshots(&b, batches, units)
 	queueChanges(&b, foldIndexOps(batches, units))
 	queueBlobs(&b, batches, units)
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
+	var conn *pgxpool.Conn
+	if err := s.whenRoom(ctx, func() (err error) { conn, err = s.pool.Acquire(ctx); return err }); err != nil {
 		return 0, unsent{err}
 	}
 	defer conn.Release()

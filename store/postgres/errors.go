@@ -18,6 +18,7 @@ const (
 	codeSerialization  = "40001"
 	codeDeadlock       = "40P01"
 	codeDiskFull       = "53100"
+	codeTooMany        = "53300" // connections
 	codeDataCorrupted  = "XX001"
 	codeIndexCorrupted = "XX002"
 )
@@ -38,6 +39,9 @@ func connectionEnded(e *pgconn.PgError) bool {
 
 // classifyError gives an error the port's meaning where it has one.
 func classifyError(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
 	switch sqlState(err) {
 	case codeDiskFull:
 		return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
@@ -73,14 +77,21 @@ func committed(err error) error {
 		return classifyError(err)
 	}
 	if pgconn.SafeToRetry(err) {
-		return err
+		return classifyError(err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 }
 
+// isFull reports whether the database has no connection left for who asked for one.
+func isFull(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == codeTooMany
+}
+
 // isConnection reports whether err is a failure of the connection and not of a
-// statement, the caller's context, or a row that isn't there.
+// statement, the caller's context, or a row that isn't there. A database without a
+// connection to spare is none: those that there are work.
 func isConnection(err error) bool {
-	return err != nil && sqlState(err) == "" && !errors.Is(err, pgx.ErrNoRows) &&
+	return err != nil && sqlState(err) == "" && !isFull(err) && !errors.Is(err, pgx.ErrNoRows) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }

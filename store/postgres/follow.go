@@ -92,11 +92,12 @@ func (s *Store) Follow(ctx context.Context) iter.Seq2[store.Appended, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.closing, cancel)()
+		defer context.AfterFunc(s.failing, cancel)()
 		f := &follower{s: s, at: s.start, yield: yield}
 		defer f.disconnect()
 		f.run(ctx)
-		if !f.stopped && s.closing.Err() != nil {
-			yield(store.Appended{}, store.ErrClosed)
+		if err := s.Err(); !f.stopped && err != nil {
+			yield(store.Appended{}, err)
 		}
 	}
 }

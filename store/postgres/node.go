@@ -30,8 +30,8 @@ const (
 INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat, about)
 VALUES ($1, $2, $3, clock_timestamp() + $4::interval, clock_timestamp(), $5)
 ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address = excluded.address, about = excluded.about,
-	lease_until = excluded.lease_until, heartbeat = excluded.heartbeat`
-	heartbeatSQL  = registerSQL + ` WHERE nodes.incarnation = excluded.incarnation`
+	lease_until = excluded.lease_until, heartbeat = excluded.heartbeat, beats = 0
+RETURNING heartbeat`
 	unregisterSQL = `DELETE FROM agentd.nodes WHERE node_id = $1 AND incarnation = $2`
 	forgetSQL     = `DELETE FROM agentd.nodes WHERE lease_until < clock_timestamp() - $1::interval`
 
@@ -45,7 +45,7 @@ ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address 
 // registerNode makes this process the node of its name.
 func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
 	asked := time.Now()
-	if _, err := conn.Exec(ctx, registerSQL, s.leaseArgs()...); err != nil {
+	if err := conn.QueryRow(ctx, registerSQL, s.leaseArgs()...).Scan(&s.registered); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
 	s.lease.renewed(asked, s.opts.LeaseTTL)
@@ -110,13 +110,17 @@ type keeper struct {
 	conn     *pgx.Conn
 	clears   time.Time // when to clear up next
 	warned   time.Time // when a failure was logged last
+	// beats counts the renewals that were acknowledged, the last of them at that time by
+	// the wall clock.
+	beats        int64
+	acknowledged time.Time
 	// quiet is until when the next notification waits for more to say.
 	quiet time.Time
 }
 
 // startKeeper takes conn over and runs until ctx ends.
 func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
-	k := &keeper{s: s, hint: make(chan struct{}, 1), announce: make(chan chan<- error), done: make(chan struct{}), conn: conn}
+	k := &keeper{s: s, hint: make(chan struct{}, 1), announce: make(chan chan<- error), done: make(chan struct{}), conn: conn, acknowledged: time.Now().Round(0)}
 	go k.run(ctx)
 	return k
 }
@@ -162,6 +166,9 @@ func (k *keeper) run(ctx context.Context) {
 			k.err = k.end()
 			return
 		case <-tick.C:
+			if k.s.Err() != nil {
+				continue
+			}
 			if err := k.runOnConnection(ctx, "renew the lease", k.renew); err != nil && !errors.Is(err, store.ErrReplaced) {
 				// A database that is back soon finds the lease whole.
 				tick.Reset(every / retries)
@@ -222,14 +229,27 @@ func (k *keeper) connect(ctx context.Context) error {
 
 func (k *keeper) renew(ctx context.Context) error {
 	asked := time.Now()
-	tag, err := k.conn.Exec(ctx, heartbeatSQL, k.s.leaseArgs()...)
+	tag, err := k.conn.Exec(ctx, renewSQL, append(k.s.leaseArgs(), k.beats+1, k.beats)...)
 	if err == nil && tag.RowsAffected() == 0 {
-		return k.s.replacedError()
+		err = k.notRenewed(ctx)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
+		k.beats++
 		k.s.lease.renewed(asked, k.s.opts.LeaseTTL)
+	case errors.Is(err, errGone):
+		if err = k.s.registerNode(ctx, k.conn); err != nil {
+			return err
+		}
+		k.beats = 0
+	case errors.Is(err, store.ErrRestored):
+		k.s.fail(err)
+		return err
+	default:
+		return err
 	}
-	return err
+	k.acknowledged = asked.Round(0)
+	return nil
 }
 
 // lease is what this process knows of its node's lease. It counts from before it asked, so
@@ -248,6 +268,13 @@ func (l *lease) renewed(asked time.Time, ttl time.Duration) {
 		l.term++
 	}
 	l.asked = asked
+}
+
+// giveUp ends the lease for this process.
+func (l *lease) giveUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = time.Time{}
 }
 
 // Term implements [store.Shared].

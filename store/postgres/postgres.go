@@ -19,7 +19,9 @@
 // way, and the head that Claim returns is definite.
 //
 // A database that restarts, crashes or can't be reached makes calls fail while
-// it is away and no longer; the store need not be reopened.
+// it is away and no longer; the store need not be reopened. One that was restored
+// to an earlier moment is noticed with the next renewal of the lease: from then on
+// all calls end with store.ErrRestored, until the store is reopened.
 //
 // # Following
 //
@@ -76,6 +78,10 @@ import (
 
 	"agentd/store"
 )
+
+// BesidePool is how many connections a store has beside its pool at most: that of the
+// lease, and that of the one loop over Follow.
+const BesidePool = 2
 
 // Options are the settings of a store. The zero value is valid.
 type Options struct {
@@ -162,9 +168,16 @@ type Store struct {
 	stop    context.CancelFunc
 	calls   sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	sweeps time.Time // when sessions without an owner are looked for next
+	// registered is when this process became the node, by the database's clock.
+	registered time.Time
+	// failing ends once there is a failure.
+	failing    context.Context
+	setFailing context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	failure error     // why nothing goes on; see restored.go
+	sweeps  time.Time // when sessions without an owner are looked for next
 }
 
 var _ store.Store = (*Store)(nil)
@@ -191,6 +204,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		conn:        config.ConnConfig.Copy(),
 		awaitedNow:  make(chan struct{}, 1),
 	}
+	s.failing, s.setFailing = context.WithCancel(context.Background())
 	s.moved.due, s.moved.done = make(chan struct{}, 1), make(chan struct{})
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
@@ -259,19 +273,23 @@ func (s *Store) enterCall(ctx context.Context) error {
 	if s.closed {
 		return store.ErrClosed
 	}
+	if s.failure != nil {
+		return s.failure
+	}
 	s.calls.Add(1)
 	return nil
 }
 
-// Err returns store.ErrClosed after Close and nil before: a database that fails
-// recovers by itself, and what it acknowledged is durable.
+// Err returns store.ErrClosed after Close, and store.ErrRestored if the database is in an
+// earlier state than this process has seen. One that fails recovers by itself, and what it
+// acknowledged is durable.
 func (s *Store) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return store.ErrClosed
 	}
-	return nil
+	return s.failure
 }
 
 // Close gives this node's sessions up, ends Follow, waits for calls under way

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,12 +12,35 @@ import (
 // connection may have died since it was last used, with the server's restart for
 // example, so after a failure of the connection do is run once more on a new one.
 func (s *Store) retryOnce(ctx context.Context, do func(*pgxpool.Pool) error) error {
-	err := do(s.pool)
+	err := s.whenRoom(ctx, func() error { return do(s.pool) })
 	if isConnection(err) && ctx.Err() == nil {
 		s.pool.Reset()
 		err = do(s.pool)
 	}
 	return err
+}
+
+// Bounds of the pause before a connection is asked for again.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = 320 * time.Millisecond
+)
+
+// whenRoom runs do again while the database has no connection left, for half the time of a
+// lease: one of the pool's own may be free by then, or another client's.
+func (s *Store) whenRoom(ctx context.Context, do func() error) error {
+	until := time.Now().Add(s.opts.LeaseTTL / 2)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := do()
+		if !isFull(err) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // queryRow reads one row, or returns pgx.ErrNoRows.

@@ -13,6 +13,10 @@ import (
 	"agentd/permission"
 )
 
+// minConnections is the smallest budget of connections to the database that a node can
+// work with.
+const minConnections = 6
+
 // Config is a checked configuration. Its fields are those of the file.
 type Config struct {
 	// File is where it was read from; empty if there was none.
@@ -31,7 +35,9 @@ type Config struct {
 		Pool   string   `json:"pool"`
 		Labels []string `json:"labels"`
 		Lease  Span     `json:"lease"`
-		TLS    struct {
+		// Connections bounds those to the database; 0 for what the URL says.
+		Connections int `json:"connections"`
+		TLS         struct {
 			CA   string `json:"ca"`
 			Cert string `json:"cert"`
 			Key  string `json:"key"`
@@ -349,6 +355,9 @@ func (c *Config) problems() [][2]string {
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		add("tls", "cert and key must be given together")
+	}
+	if n := c.Node.Connections; n != 0 && n < minConnections {
+		add("node.connections", "must be at least %d: one for the lease, one to follow other nodes, and four for the work", minConnections)
 	}
 	if n := &c.Node.TLS; (n.CA == "") != (n.Cert == "") || (n.CA == "") != (n.Key == "") {
 		add("node.tls", "ca, cert and key must be given together")

@@ -114,6 +114,7 @@ func hostSettings() []Setting {
 		{Name: "node.pool", Type: Text, Env: "AGENTD_NODE_POOL", Means: "The name of the nodes that share the file system with the workspaces, mounted at the same paths: sessions that work in a folder of it go on at any of them."},
 		{Name: "node.labels", Type: Texts, Means: "Words about this node for people, such as zone=eu; agentd nodes shows them."},
 		{Name: "node.lease", Type: Duration, Default: "10s", Means: "How long after its last sign of life other nodes leave this node's sessions alone."},
+		{Name: "node.connections", Type: Integer, Means: "The most connections to the database that this node has open at a time, at least 6; if not given, two more than pool_max_conns in the database's URL, or than the greater of 4 and the number of processors."},
 		{Name: "node.tls.ca", Type: Text, Means: "File with the authority (PEM) that signs the certificates of all nodes of the database: nodes then pass requests on only to nodes that it signed for, and only over TLS, and take them only from such; read again on SIGHUP."},
 		{Name: "node.tls.cert", Type: Text, Means: "File with this node's certificate chain (PEM), for servers and clients and for the address that other nodes reach it at; without tls.cert, clients are shown it too; read again on SIGHUP."},
 		{Name: "node.tls.key", Type: Text, Means: "File with the key of the node's certificate (PEM); read again on SIGHUP."},
