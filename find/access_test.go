@@ -136,3 +136,56 @@ func TestIndexIsBuiltForFactsOfEarlierVersions(t *testing.T) {
 		t.Errorf("%d turns", list.Total)
 	}
 }
+
+// A word with a star stands for words of what the caller may see: neither what it finds
+// nor whether it was too much for it depends on what others wrote, or on what is gone.
+func TestStarredWordsTellNothingOfOthers(t *testing.T) {
+	many := func(prefix string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%s%04d ", prefix, i)
+		}
+		return b.String()
+	}
+	k := runtimetest.New(t)
+	submitAs(k, globex, "sess_globex", "okapizz is the last of them")
+	submitAs(k, acme, "sess_acme", many("okapi", 600)+many("zebra", 600))
+	submitAs(k, globex, "sess_deleted", many("okapi", 600))
+	runtimetest.DoAs[command.DeleteSessionResult](k, globex, &command.DeleteSession{SessionID: "sess_deleted"})
+	look := func(c command.Caller, query string) (turns int, truncated bool) {
+		t.Helper()
+		found := runtimetest.DoAs[command.SearchResult](k, c, &command.Search{Query: query, Types: []string{"turn.submitted"}})
+		list := runtimetest.DoAs[command.ListTurnsResult](k, c, &command.ListTurns{Query: query})
+		if len(found.Hits) != int(list.Total) || found.Truncated != list.Truncated {
+			t.Errorf("%s: search finds %d (truncated: %v), list_turns %d (%v)", query, len(found.Hits), found.Truncated, list.Total, list.Truncated)
+		}
+		return len(found.Hits), found.Truncated
+	}
+	for _, c := range []struct {
+		caller    command.Caller
+		query     string
+		turns     int
+		truncated bool
+	}{
+		{globex, "okapi*", 1, false},
+		{globex, "okapi* last", 1, false},
+		{globex, "zebra*", 0, false},
+		{acme, "okapi*", 1, true},
+		{acme, "okapi05*", 1, false},
+		{acme, "zebra059*", 1, false},
+		{command.Local(), "okapi*", 1, true}, // okapizz comes behind more words than are looked for
+		{command.Local(), "okapiz*", 1, false},
+	} {
+		if turns, truncated := look(c.caller, c.query); turns != c.turns || truncated != c.truncated {
+			t.Errorf("%s finds %d turns for %s, truncated: %v; want %d, %v", c.caller.Account, turns, c.query, truncated, c.turns, c.truncated)
+		}
+	}
+	own := runtimetest.DoAs[command.SearchResult](k, acme, &command.Search{Query: "okapi*", SessionID: "sess_acme", Types: []string{"model.completed"}})
+	submitAs(k, globex, "sess_globex", many("okapi", 300))
+	if turns, truncated := look(globex, "okapi*"); turns != 2 || truncated {
+		t.Errorf("with 301 words of its own globex finds %d turns, truncated: %v", turns, truncated)
+	}
+	if again := runtimetest.DoAs[command.SearchResult](k, acme, &command.Search{Query: "okapi*", SessionID: "sess_acme", Types: []string{"model.completed"}}); len(again.Hits) != len(own.Hits) || again.Truncated != own.Truncated {
+		t.Errorf("after globex wrote, acme finds %+v instead of %+v", again, own)
+	}
+}

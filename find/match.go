@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"agentd/store"
 )
@@ -16,6 +15,8 @@ type segmentSearch struct {
 	gone    map[string]uint64
 	offer   func(match)
 	room    *searchRoom
+	// expanded are the words that each word of the question with a star stands for here.
+	expanded [][]dictWord
 	// left is how many facts are offered at most, full says that there are more.
 	left int
 	full bool
@@ -33,20 +34,15 @@ type searchRoom struct {
 	counts []uint32    // by document
 }
 
-// run offers the newest matches of the segment. It reports whether a word with a star stood for
-// too many.
-func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
-	lists, cut, err := s.lists(ctx)
+// run offers the newest matches of the segment.
+func (s *segmentSearch) run(ctx context.Context) error {
+	lists, err := s.lists(ctx)
 	if err != nil || lists == nil {
-		return cut, err
+		return err
 	}
-	if s.sessions, err = s.segment.sessionList(ctx); err != nil {
-		return cut, err
+	if err := s.loadDocuments(ctx); err != nil {
+		return err
 	}
-	if s.docs, err = s.segment.documents(ctx); err != nil {
-		return cut, err
-	}
-	s.pageAt = -1
 	rarest := lists[0]
 	counts := make([]uint32, len(lists))
 	for _, p := range slices.Backward(rarest) {
@@ -64,10 +60,23 @@ func (s *segmentSearch) run(ctx context.Context) (cut bool, err error) {
 			continue
 		}
 		if err := s.offerDocument(ctx, p.doc, counts); err != nil || s.full {
-			return cut, err
+			return err
 		}
 	}
-	return cut, nil
+	return nil
+}
+
+// loadDocuments reads which facts of which sessions the segment has, once.
+func (s *segmentSearch) loadDocuments(ctx context.Context) (err error) {
+	if s.sessions != nil {
+		return nil
+	}
+	if s.sessions, err = s.segment.sessionList(ctx); err != nil {
+		return err
+	}
+	s.docs, err = s.segment.documents(ctx)
+	s.pageAt = -1
+	return err
 }
 
 // upTo leaves out the postings behind a document. Steps grow, so that a long list is not
@@ -86,7 +95,7 @@ func upTo(list []posting, doc uint32) []posting {
 }
 
 // lists returns the postings of all words, the shortest first; nil if one has none.
-func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool, err error) {
+func (s *segmentSearch) lists(ctx context.Context) ([][]posting, error) {
 	words := s.words
 	if s.sessionID != "" {
 		words = append([]queryWord{{text: sessionTerm(s.sessionID)}}, words...)
@@ -94,15 +103,15 @@ func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool,
 	if s.room.lists == nil {
 		s.room.lists = make([][]posting, len(words))
 	}
+	lists := make([][]posting, 0, len(words))
 	for i, w := range words {
-		list, more, err := s.list(ctx, s.room.lists[i][:0], w)
+		list, err := s.list(ctx, s.room.lists[i][:0], w, i-(len(words)-len(s.words)))
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		s.room.lists[i] = list
-		cut = cut || more
 		if len(list) == 0 {
-			return nil, cut, nil
+			return nil, nil
 		}
 		if s.sessionID != "" && i == 0 {
 			for j := range list {
@@ -112,37 +121,35 @@ func (s *segmentSearch) lists(ctx context.Context) (lists [][]posting, cut bool,
 		lists = append(lists, list)
 	}
 	slices.SortFunc(lists, func(a, b []posting) int { return len(a) - len(b) })
-	return lists, cut, nil
+	return lists, nil
 }
 
-// list appends the postings of a word, or of all that begin like it.
-func (s *segmentSearch) list(ctx context.Context, to []posting, w queryWord) (list []posting, cut bool, err error) {
-	var entries []dictWord
-	err = s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
-		if string(d.text) != w.text && (!w.prefix || !strings.HasPrefix(string(d.text), w.text)) {
-			return false
+// list appends the postings of a word, or of all that it stands for as one of the
+// question's.
+func (s *segmentSearch) list(ctx context.Context, to []posting, w queryWord, place int) ([]posting, error) {
+	if w.prefix {
+		return s.joined(ctx, to, s.expanded[place])
+	}
+	var found *dictWord
+	err := s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
+		if string(d.text) == w.text {
+			found = d
 		}
-		if cut = len(entries) == maxExpansion; cut {
-			return false
-		}
-		entries = append(entries, *d)
-		return w.prefix
+		return false
 	})
-	if err != nil {
-		return nil, false, err
+	if err != nil || found == nil {
+		return to, err
 	}
-	if len(entries) == 1 {
-		list, err = s.segment.postings(ctx, to, &entries[0])
-		return list, cut, err
-	}
-	list, err = s.joined(ctx, to, entries)
-	return list, cut, err
+	return s.segment.postings(ctx, to, found)
 }
 
 // joined appends the postings of several words, added up.
 func (s *segmentSearch) joined(ctx context.Context, to []posting, entries []dictWord) ([]posting, error) {
-	if len(entries) == 0 {
+	switch len(entries) {
+	case 0:
 		return to, nil
+	case 1:
+		return s.segment.postings(ctx, to, &entries[0])
 	}
 	s.room.counts = slices.Grow(s.room.counts[:0], s.segment.docs)
 	counts := s.room.counts[:s.segment.docs]
@@ -169,20 +176,11 @@ func (s *segmentSearch) joined(ctx context.Context, to []posting, entries []dict
 
 // offerDocument offers a document that has all words, if it is asked for.
 func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []uint32) error {
-	d, err := s.document(ctx, int(doc))
-	if err != nil {
+	d, wanted, err := s.wantedDocument(ctx, doc)
+	if err != nil || !wanted {
 		return err
 	}
-	if int(d.session) >= len(s.sessions) || int(d.kind) >= len(s.kinds) {
-		return fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, s.segment.id)
-	}
-	if !s.kinds[d.kind] || d.time < s.from || d.time >= s.to {
-		return nil
-	}
 	of := &s.sessions[d.session]
-	if !s.caller.Sees(of.account) || len(s.gone) > 0 && uint64(d.sequence) <= s.gone[of.id] {
-		return nil
-	}
 	if s.full = s.left == 0; s.full {
 		return nil
 	}

@@ -12,7 +12,7 @@ const (
 	maxWords = 16
 	// minPrefix is how many bytes a word with a star has at least.
 	minPrefix = 2
-	// maxExpansion is for how many words of a segment a word with a star stands at most.
+	// maxExpansion is for how many words a word with a star stands at most.
 	maxExpansion = 512
 )
 

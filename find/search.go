@@ -206,14 +206,20 @@ func (f *Finder) eachMatch(ctx context.Context, q *wordQuestion, offer func(matc
 	if err != nil {
 		return false, err
 	}
-	left, room := f.opt.MaxRanked, &searchRoom{}
+	room := &searchRoom{}
+	searches := make([]*segmentSearch, 0, len(segments))
 	for _, w := range slices.Backward(segments) {
-		s := segmentSearch{wordQuestion: q, segment: w, gone: m.gone, offer: offer, room: room, left: left}
-		cut, err := s.run(ctx)
-		if err != nil || s.full {
+		searches = append(searches, &segmentSearch{wordQuestion: q, segment: w, gone: m.gone, offer: offer, room: room, expanded: make([][]dictWord, len(q.words))})
+	}
+	if truncated, err = q.expandWords(ctx, searches); err != nil {
+		return false, err
+	}
+	left := f.opt.MaxRanked
+	for _, s := range searches {
+		s.left = left
+		if err := s.run(ctx); err != nil || s.full {
 			return s.full, err
 		}
-		truncated = truncated || cut
 		left = s.left
 	}
 	return truncated, nil

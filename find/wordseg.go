@@ -284,6 +284,9 @@ type dictWord struct {
 func (w *wordSegment) eachFrom(ctx context.Context, from string, f func(*dictWord) bool) error {
 	block := sort.Search(len(w.firstWords), func(i int) bool { return w.firstWords[i] > from }) - 1
 	for block = max(block, 0); block < len(w.firstWords); block++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		data, err := w.bytes(ctx, w.off[partDict]+w.blockAt[block], w.blockAt[block+1]-w.blockAt[block])
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -216,6 +217,9 @@ func kindWord(k jsontext.Kind) string {
 func typeWord(t reflect.Type) string {
 	if t == nil {
 		return ""
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time such as 2026-11-17T08:30:00Z"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

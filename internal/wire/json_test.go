@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"agentd/fault"
@@ -28,7 +29,9 @@ type sample struct {
 	List []struct {
 		ID string `json:"id"`
 	} `json:"list,omitempty"`
-	Short short `json:"short,omitzero"`
+	Short short      `json:"short,omitzero"`
+	From  time.Time  `json:"from,omitzero"`
+	To    *time.Time `json:"to,omitempty"`
 }
 
 // short reads itself, and refuses with a place of its own.
@@ -106,6 +109,9 @@ func TestDecodeRefusesByName(t *testing.T) {
 		`{"inner":{"tags":[0]}}`:        {"inner.tags[0]", "a string is expected"},
 		`{"inner":{"map":{"k":"v"}}}`:   {"inner.map.k", "an integer"},
 		`{"at":true}`:                   {"at", "a number or a string is expected"},
+		`{"from":"yesterday"}`:          {"from", "a string doesn't fit here; a time such as 2026-"},
+		`{"from":{}}`:                   {"from", "an object doesn't fit here; a time such as 2026-"},
+		`{"to":"2026-11-31T00:00:00Z"}`: {"to", "a time such as 2026-"},
 		`{"short":{"test":1}}`:          {"short.test", "unknown parameter"},
 		`{"short":[]}`:                  {"short", "must be a JSON object"},
 		`{"raw":` + deep + `}`:          {"", "more than 64 levels"},

@@ -1,0 +1,118 @@
+package find
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"agentd/store"
+)
+
+// A word with a star stands for the first words, in the order of letters, that begin like
+// it and are in a fact that is asked for. What other accounts wrote, what was removed and
+// how facts are spread over segments has no say in which words these are, nor in whether
+// there are more.
+
+// expandWords finds, for the words with a star, the words of each segment that they stand
+// for. It reports whether there are more than are looked for.
+func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearch) (cut bool, err error) {
+	for i, w := range q.words {
+		if !w.prefix {
+			continue
+		}
+		var all []string
+		for _, s := range segments {
+			words, err := s.wantedWords(ctx, w.text)
+			if err != nil {
+				return false, err
+			}
+			s.expanded[i] = words
+			for j := range words {
+				all = append(all, string(words[j].text))
+			}
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		if len(all) <= maxExpansion {
+			continue
+		}
+		cut = true
+		for _, s := range segments {
+			s.expanded[i] = slices.DeleteFunc(s.expanded[i], func(d dictWord) bool { return string(d.text) >= all[maxExpansion] })
+		}
+	}
+	return cut, nil
+}
+
+// wantedWords returns the first words of the segment that begin with a prefix and are in a
+// fact that is asked for: one more than a word with a star may stand for, if there are so
+// many.
+func (s *segmentSearch) wantedWords(ctx context.Context, prefix string) ([]dictWord, error) {
+	if err := s.loadDocuments(ctx); err != nil {
+		return nil, err
+	}
+	var out []dictWord
+	var failed error
+	err := s.segment.eachFrom(ctx, prefix, func(d *dictWord) bool {
+		if !strings.HasPrefix(string(d.text), prefix) {
+			return false
+		}
+		wanted, err := s.hasWanted(ctx, d)
+		if failed = err; wanted {
+			word := *d
+			word.text = bytes.Clone(d.text)
+			out = append(out, word)
+		}
+		return err == nil && len(out) <= maxExpansion
+	})
+	if err == nil {
+		err = failed
+	}
+	return out, err
+}
+
+// hasWanted reports whether a word is in a fact that is asked for.
+func (s *segmentSearch) hasWanted(ctx context.Context, word *dictWord) (bool, error) {
+	if s.wantsAll() {
+		return true, nil
+	}
+	data, err := s.segment.bytes(ctx, s.segment.off[partPost]+word.off, word.size)
+	if err != nil {
+		return false, err
+	}
+	s.room.word = decodePostings(s.room.word[:0], data)
+	for _, p := range s.room.word {
+		if _, wanted, err := s.wantedDocument(ctx, p.doc); wanted || err != nil {
+			return wanted, err
+		}
+	}
+	return false, nil
+}
+
+// wantsAll reports whether every fact is asked for.
+func (s *segmentSearch) wantsAll() bool {
+	return s.caller.Admin && s.sessionID == "" && len(s.gone) == 0 && s.from == math.MinInt64 && s.to == math.MaxInt64 && !slices.Contains(s.kinds, false)
+}
+
+// wantedDocument reads a document and reports whether it is asked for, words aside.
+func (s *segmentSearch) wantedDocument(ctx context.Context, doc uint32) (document, bool, error) {
+	d, err := s.document(ctx, int(doc))
+	if err != nil {
+		return d, false, err
+	}
+	if int(d.session) >= len(s.sessions) || int(d.kind) >= len(s.kinds) {
+		return d, false, fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, s.segment.id)
+	}
+	if !s.kinds[d.kind] || d.time < s.from || d.time >= s.to {
+		return d, false, nil
+	}
+	of := &s.sessions[d.session]
+	return d, s.wantsSession(of) && (len(s.gone) == 0 || uint64(d.sequence) > s.gone[of.id]), nil
+}
+
+func (s *segmentSearch) wantsSession(of *segmentSession) bool {
+	return s.caller.Sees(of.account) && (s.sessionID == "" || s.sessionID == of.id)
+}
