@@ -66,19 +66,19 @@ type SessionSummary struct {
 	// Workspace is the folder that the session works in.
 	Workspace string `json:"workspace,omitempty"`
 	// CostUSD sums the model calls whose price is known.
-	CostUSD float64 `json:"costUSD,omitempty"`
+	CostUSD float64 `json:"costUSD"`
 	// InputTokens of all model calls.
-	InputTokens int64 `json:"inputTokens,omitempty"`
+	InputTokens int64 `json:"inputTokens"`
 	// OutputTokens of all model calls.
-	OutputTokens int64 `json:"outputTokens,omitempty"`
+	OutputTokens int64 `json:"outputTokens"`
 	// PendingActions counts the actions that wait for an answer.
-	PendingActions int64 `json:"pendingActions,omitempty"`
+	PendingActions int64 `json:"pendingActions"`
 	// Tags of the session.
-	Tags []string `json:"tags,omitempty"`
+	Tags []string `json:"tags"`
 	// Pinned sessions are kept in sight.
-	Pinned bool `json:"pinned,omitempty"`
+	Pinned bool `json:"pinned"`
 	// Archived sessions are left out of lists unless they are asked for.
-	Archived bool `json:"archived,omitempty"`
+	Archived bool `json:"archived"`
 }
 
 // ListSessionsResult is a page of sessions.

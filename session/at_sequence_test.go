@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -207,4 +208,29 @@ func TestAtSequenceSaysWhatThereIs(t *testing.T) {
 		}
 	}
 	k.verified()
+}
+
+// TestWindowsOfThePast: the events that come with a session as it was are those that a
+// plain look at its history has there, whatever their number, also where events were
+// removed.
+func TestWindowsOfThePast(t *testing.T) {
+	k := newKit(t, smallSteps)
+	last := longSession(k, 30)
+	compare := func(first uint64) {
+		t.Helper()
+		for at := first; at <= last.Sequence; at += 3 {
+			for _, limit := range []int{0, 1, 5, 50, 1000} {
+				p := atSequence(at)
+				p.Limit = &limit
+				then := call[session.GetSessionResult](k, p).History
+				plain := call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_long", Limit: &limit, Before: jsonNumber(strconv.FormatUint(at+1, 10))}).History
+				if k.json(then) != k.json(plain) {
+					t.Fatalf("at %d, at most %d:\n%s\nthe history there:\n%s", at, limit, k.json(then), k.json(plain))
+				}
+			}
+		}
+	}
+	compare(1)
+	k.trim("sess_long", session.TrimOptions{Before: last.Sequence / 2})
+	compare(last.Sequence / 2)
 }

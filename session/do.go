@@ -201,11 +201,12 @@ func (r *request) viewSession(ctx context.Context, sessionID string, view func(*
 }
 
 // viewSessionAt is viewSession for a session as it was after a fact; nil is as it is now.
-func (r *request) viewSessionAt(ctx context.Context, sessionID string, sequence *uint64, view func(*state.Session) error) error {
+// The newest facts through that one are left in a window, which may be nil.
+func (r *request) viewSessionAt(ctx context.Context, sessionID string, sequence *uint64, w *factWindow, view func(*state.Session) error) error {
 	if sequence == nil {
 		return r.viewSession(ctx, sessionID, view)
 	}
-	st, err := r.stateAt(ctx, sessionID, *sequence)
+	st, err := r.stateAt(ctx, sessionID, *sequence, w)
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,11 @@ import (
 // the session's sequences. What a fork inherits lies before them, in one line: the
 // last inherited event has place -1, the one before it -2, and so on through the
 // session that it was forked from, and from there into the one that this was forked
-// from. A window never mixes the events of two sessions.
-func (r *request) historyBefore(ctx context.Context, snap *state.SessionSnapshot, before int64, limit int) (command.History, error) {
+// from. A window never mixes the events of two sessions. The newest events of the session
+// may have been read already.
+func (r *request) historyBefore(ctx context.Context, snap *state.SessionSnapshot, before int64, limit int, recent *factWindow) (command.History, error) {
 	if before > 1 {
-		h, err := r.m.historyWindow(ctx, snap.SessionID, uint64(before), limit)
+		h, err := r.m.historyWindow(ctx, snap.SessionID, uint64(before), limit, recent)
 		if err == nil && !h.Truncated && snap.ForkedFrom != nil {
 			h.Truncated, h.Cursor = true, inheritedCursor(0)
 		}
@@ -66,7 +67,7 @@ func (r *request) inheritedHistory(ctx context.Context, from *event.ForkPoint, b
 // originWindow returns the newest events of an origin but for skip; all is how many
 // inherited events are newer than the window.
 func (r *request) originWindow(ctx context.Context, from *event.ForkPoint, all, skip uint64, limit int) (command.History, error) {
-	h, err := r.m.historyWindow(ctx, from.SessionID, from.Sequence-skip+1, limit)
+	h, err := r.m.historyWindow(ctx, from.SessionID, from.Sequence-skip+1, limit, nil)
 	if err != nil {
 		return h, err
 	}

@@ -33,7 +33,11 @@ func (r *request) listSessions(ctx context.Context, p *command.ListSessions) (*c
 	}
 	res := &command.ListSessionsResult{Sessions: []command.SessionSummary{}, Total: page.Total, NextCursor: page.Next()}
 	for _, s := range page.Things() {
-		res.Sessions = append(res.Sessions, *s)
+		row := *s
+		if row.Tags == nil {
+			row.Tags = []string{}
+		}
+		res.Sessions = append(res.Sessions, row)
 	}
 	return res, nil
 }

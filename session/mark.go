@@ -29,11 +29,11 @@ const (
 	markRatio = 4
 )
 
-// markStep returns the distance of marks for states of a size, at least that of
-// snapshots. Marks are due where a multiple of it is crossed, which needs no memory of
-// where the last one stands.
+// markStep returns the distance of marks for states of a size, at least half of that of
+// snapshots: what is folded from a mark is most of what a look back costs. Marks are due
+// where a multiple of it is crossed, which needs no memory of where the last one stands.
 func markStep(least, size int) uint64 {
-	step := uint64(least)
+	step := max(uint64(least)/2, 1)
 	for step*markStepBytes < uint64(size)*markRatio {
 		step *= 2
 	}
@@ -147,7 +147,12 @@ func (w *writer) addMarkInPassing(b *store.Batch) {
 	if !w.markDue(w.snapshotBytes) {
 		return
 	}
-	data := w.state.Encode()
+	scratch := w.m.scratch.Get().(*[]byte)
+	defer w.m.scratch.Put(scratch)
+	data := w.state.AppendTo((*scratch)[:0])
+	if cap(data) <= maxScratch {
+		*scratch = data
+	}
 	w.addMarkIfDue(b, packState(data), len(data))
 	w.snapshotBytes, w.snapshotSequence = len(data), w.state.Sequence
 }
@@ -168,12 +173,13 @@ func (tx *Tx) removeMarks(through uint64) error {
 
 // stateAt returns a session's state as it was after a fact, for a caller who may see
 // the session. It claims nothing. Where the session begins and ends is far from most of
-// its facts: it is asked only to say why there is no such fact.
-func (r *request) stateAt(ctx context.Context, sessionID string, sequence uint64) (*state.Session, error) {
+// its facts: it is asked only to say why there is no such fact. The newest facts through
+// that one are left in a window, which may be nil.
+func (r *request) stateAt(ctx context.Context, sessionID string, sequence uint64, w *factWindow) (*state.Session, error) {
 	if err := r.seeHistory(ctx, sessionID); err != nil {
 		return nil, err
 	}
-	st, err := r.m.foldAt(ctx, sessionID, sequence)
+	st, err := r.m.foldAt(ctx, sessionID, sequence, w)
 	if err == nil && st.Sequence > 0 {
 		return st, nil
 	}
@@ -195,8 +201,33 @@ func (r *request) seeHistory(ctx context.Context, sessionID string) error {
 	return nil
 }
 
+// factWindow is the newest facts through one of a session's, as far as they were read to
+// fold the session through it: reading them a second time would cost a third of that.
+type factWindow struct {
+	size   uint64
+	first  uint64 // the first fact of the window
+	events []event.Raw
+}
+
+// after returns behind which fact is read, for a fold that begins behind a state. Facts
+// before the origin are gone: then there is no window.
+func (w *factWindow) after(behind, origin, through uint64) uint64 {
+	if w == nil || w.size == 0 || through-min(through, w.size) < origin {
+		return behind
+	}
+	w.first = through - min(through, w.size) + 1
+	return min(behind, w.first-1)
+}
+
+// add keeps a fact that is in the window.
+func (w *factWindow) add(rec *store.Record) {
+	if w.first > 0 && rec.Sequence >= w.first {
+		w.events = append(w.events, rec.Data)
+	}
+}
+
 // foldAt folds a session through a fact, from the last mark before it.
-func (m *Manager) foldAt(ctx context.Context, sessionID string, sequence uint64) (*state.Session, error) {
+func (m *Manager) foldAt(ctx context.Context, sessionID string, sequence uint64, w *factWindow) (*state.Session, error) {
 	st, hash, err := origin(ctx, m.opt.Store, sessionID)
 	if err != nil {
 		return nil, err
@@ -204,10 +235,11 @@ func (m *Manager) foldAt(ctx context.Context, sessionID string, sequence uint64)
 	if sequence < st.Sequence {
 		return nil, &store.TrimmedError{SessionID: sessionID, Through: st.Sequence}
 	}
+	begin := st.Sequence
 	if st, hash, err = m.nearestMark(ctx, st, hash, sequence); err != nil {
 		return nil, err
 	}
-	return st, foldThrough(ctx, m.opt.Store, st, store.NewChain(hash), sequence)
+	return st, foldThrough(ctx, m.opt.Store, st, store.NewChain(hash), w.after(st.Sequence, begin, sequence), sequence, w)
 }
 
 // whyNotAt says why a session can't be folded through a fact: there is no such fact, or
@@ -318,12 +350,17 @@ func (f *refold) leftMarks() {
 	}
 }
 
-// foldThrough folds the facts that follow the state through one of them.
-func foldThrough(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, through uint64) error {
-	if through == st.Sequence {
+// foldThrough folds the facts that follow the state through one of them. It reads from
+// behind a fact that the state may have, for the window.
+func foldThrough(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, after, through uint64, w *factWindow) error {
+	if through == after {
 		return nil
 	}
-	if _, err := foldRange(ctx, s, st, chain, store.Range{After: st.Sequence, Before: through + 1}); err != nil {
+	var seen func(*store.Record)
+	if w != nil {
+		seen = w.add
+	}
+	if _, err := foldRange(ctx, s, st, chain, store.Range{After: after, Before: through + 1}, seen); err != nil {
 		return err
 	}
 	if st.Sequence != through {

@@ -138,7 +138,15 @@ type GetSessionResult struct {
 
 func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSessionResult, error) {
 	res := &GetSessionResult{}
-	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, func(st *state.Session) error {
+	limit := 50
+	if p.Limit != nil {
+		limit = *p.Limit
+	}
+	var recent *factWindow
+	if p.AtSequence != nil && p.Before == "" {
+		recent = &factWindow{size: uint64(limit)}
+	}
+	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, recent, func(st *state.Session) error {
 		res.SessionSnapshot = r.m.Snapshot(st)
 		return nil
 	})
@@ -151,21 +159,25 @@ func (r *request) getSession(ctx context.Context, p *command.GetSession) (*GetSe
 	if err != nil {
 		return nil, err
 	}
-	limit := 50
-	if p.Limit != nil {
-		limit = *p.Limit
-	}
 	before := int64(res.Sequence) + 1
 	if p.Before != "" {
 		n, _ := p.Before.Int64() // Validate checked it
 		before = min(n, before)
 	}
-	res.History, err = r.historyBefore(ctx, res.SessionSnapshot, before, limit)
+	res.History, err = r.historyBefore(ctx, res.SessionSnapshot, before, limit, recent)
 	return res, err
 }
 
-// historyWindow returns the newest events before a sequence, oldest first.
-func (m *Manager) historyWindow(ctx context.Context, sessionID string, before uint64, limit int) (command.History, error) {
+// historyWindow returns the newest events before a sequence, oldest first. They may have
+// been read already.
+func (m *Manager) historyWindow(ctx context.Context, sessionID string, before uint64, limit int, recent *factWindow) (command.History, error) {
+	if recent != nil && len(recent.events) > 0 {
+		h := command.History{Events: recent.events, Truncated: recent.first > 1}
+		if h.Truncated {
+			h.Cursor = strconv.FormatUint(recent.first, 10)
+		}
+		return h, nil
+	}
 	h := command.History{Events: []event.Raw{}, Truncated: before > 1}
 	if limit == 0 {
 		if h.Truncated {

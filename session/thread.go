@@ -13,7 +13,7 @@ import (
 
 func (r *request) getThreadRead(ctx context.Context, p *command.GetThreadRead) (*state.ThreadReadModel, error) {
 	var model *state.ThreadReadModel
-	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, func(st *state.Session) error {
+	err := r.viewSessionAt(ctx, p.SessionID, p.AtSequence, nil, func(st *state.Session) error {
 		if model = st.ThreadRead(p.ThreadID); model == nil {
 			_, err := findThread(st, p.ThreadID)
 			return err

@@ -1,7 +1,9 @@
 package session_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -140,4 +142,25 @@ func TestSessionsAreFilteredSortedAndCounted(t *testing.T) {
 		t.Errorf("behind a cursor of an admin an account sees %+v", rest)
 	}
 	k.verified()
+}
+
+// TestSummariesHaveEveryField: what a list needs of a session is in each of its rows, also
+// where it is nothing yet.
+func TestSummariesHaveEveryField(t *testing.T) {
+	k := newKit(t, nil)
+	call[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_new"})
+	var list struct {
+		Sessions []map[string]any `json:"sessions"`
+	}
+	if err := json.Unmarshal([]byte(k.json(call[command.ListSessionsResult](k, &command.ListSessions{}))), &list); err != nil || len(list.Sessions) != 1 {
+		t.Fatal(err, list)
+	}
+	for field, want := range map[string]any{
+		"costUSD": 0.0, "inputTokens": 0.0, "outputTokens": 0.0, "pendingActions": 0.0, "turnCount": 0.0,
+		"tags": []any{}, "pinned": false, "archived": false, "status": "idle", "sessionId": "sess_new",
+	} {
+		if got, ok := list.Sessions[0][field]; !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v", field, got, want)
+		}
+	}
 }

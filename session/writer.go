@@ -53,7 +53,7 @@ type writer struct {
 
 	// What was appended since the last snapshot, and how large that one was.
 	sinceFacts, sinceBytes, snapshotBytes int
-	// snapshotSequence is the fact that the last snapshot is of.
+	// snapshotSequence is the fact that the last snapshot or mark is of.
 	snapshotSequence uint64
 
 	// Scratch of the decision that is being made, kept to spare the collector.
@@ -455,12 +455,14 @@ func tracked(kind string) bool {
 
 // addSnapshotIfDue adds the folded state to the batch when enough was appended since the
 // last one. A large state is written less often, so that its cost per fact stays
-// the same.
+// the same. Between two of them a mark may be due.
 func (w *writer) addSnapshotIfDue(b *store.Batch) {
 	due := w.sinceFacts >= w.m.opt.SnapshotEvery && w.sinceBytes >= 8*w.snapshotBytes
 	if due || b.Trim != nil { // then what was stored before may be of a fact that goes
 		w.addSnapshot(b)
+		return
 	}
+	w.addMarkInPassing(b)
 }
 
 func (w *writer) addSnapshot(b *store.Batch) {
@@ -565,16 +567,23 @@ type foldedTail struct{ facts, bytes int }
 
 // foldRecords folds all facts that follow the state.
 func foldRecords(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain) (foldedTail, error) {
-	return foldRange(ctx, s, st, chain, store.Range{After: st.Sequence})
+	return foldRange(ctx, s, st, chain, store.Range{After: st.Sequence}, nil)
 }
 
-// foldRange folds a range of facts that begins behind the state.
-func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, r store.Range) (foldedTail, error) {
+// foldRange folds the facts of a range that come after the state. All of them are shown to
+// seen, if it isn't nil: also those that the state has.
+func foldRange(ctx context.Context, s store.Store, st *state.Session, chain *store.Chain, r store.Range, seen func(*store.Record)) (foldedTail, error) {
 	var n foldedTail
 	var e event.Event // used again, with the ids that facts share
 	for rec, err := range s.Read(ctx, st.SessionID, r) {
 		if err != nil {
 			return n, fmt.Errorf("session: read %s: %w", st.SessionID, err)
+		}
+		if seen != nil {
+			seen(&rec)
+		}
+		if rec.Sequence <= st.Sequence {
+			continue
 		}
 		if chain.Next(rec.Data) != rec.Hash {
 			return n, fmt.Errorf("%w: session %s, fact %d: the hash chain is broken", store.ErrCorrupt, st.SessionID, rec.Sequence)

@@ -2392,19 +2392,19 @@ export interface SessionSummary {
   /** The folder that the session works in. */
   workspace?: string;
   /** costUSD sums the model calls whose price is known. */
-  costUSD?: number;
+  costUSD: number;
   /** inputTokens of all model calls. */
-  inputTokens?: number;
+  inputTokens: number;
   /** outputTokens of all model calls. */
-  outputTokens?: number;
+  outputTokens: number;
   /** pendingActions counts the actions that wait for an answer. */
-  pendingActions?: number;
+  pendingActions: number;
   /** Tags of the session. */
-  tags?: string[];
+  tags: string[];
   /** Pinned sessions are kept in sight. */
-  pinned?: boolean;
+  pinned: boolean;
   /** Archived sessions are left out of lists unless they are asked for. */
-  archived?: boolean;
+  archived: boolean;
 }
 
 /** The session's record after the change. */
