@@ -223,6 +223,11 @@ func TestReportsHaveEveryCheck(t *testing.T) {
 	if err := r.WriteJUnit(&b, false); err != nil || xml.Unmarshal(b.Bytes(), &suite) != nil || suite.Failures != 1 || len(suite.Cases) != len(Checks()) || suite.Skipped == 0 {
 		t.Errorf("JUnit: %v %s", err, b.Bytes())
 	}
+	for i, c := range suite.Cases {
+		if want := r.Checks[i].Paragraph; len(c.Properties) != 2 || c.Properties[0] != (junitProperty{"paragraph", want}) || want == "" {
+			t.Errorf("JUnit: %s has %v, want the paragraph %q", c.Name, c.Properties, want)
+		}
+	}
 	loud := func(s string) string { return "<" + s + ">" }
 	b.Reset()
 	if err := r.WriteText(&b, &Paint{Bad: loud, Dim: loud}, nil); err != nil || !strings.Contains(b.String(), "<FAIL> stream.tool_call") ||

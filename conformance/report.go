@@ -136,11 +136,16 @@ type (
 		Cases    []junitCase `xml:"testcase"`
 	}
 	junitCase struct {
-		Class   string        `xml:"classname,attr"`
-		Name    string        `xml:"name,attr"`
-		Failure *junitFailure `xml:"failure,omitempty"`
-		Skipped *junitSkipped `xml:"skipped,omitempty"`
-		Out     string        `xml:"system-out,omitempty"`
+		Class      string          `xml:"classname,attr"`
+		Name       string          `xml:"name,attr"`
+		Properties []junitProperty `xml:"properties>property"`
+		Failure    *junitFailure   `xml:"failure,omitempty"`
+		Skipped    *junitSkipped   `xml:"skipped,omitempty"`
+		Out        string          `xml:"system-out,omitempty"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
 	}
 	junitFailure struct {
 		Type    string `xml:"type,attr"`
@@ -152,13 +157,13 @@ type (
 	}
 )
 
-// WriteJUnit writes the report for CI systems: each check is a test case. Strict makes
-// advice a failure.
+// WriteJUnit writes the report for CI systems: each check is a test case, which says what
+// it demands and on which paragraph it rests. Strict makes advice a failure.
 func (r *Report) WriteJUnit(w io.Writer, strict bool) error {
 	suite := junitSuite{Name: "agent-runtime-conformance", Tests: len(r.Checks)}
 	for i := range r.Checks {
 		x := &r.Checks[i]
-		c := junitCase{Class: string(x.Scope), Name: x.ID}
+		c := junitCase{Class: string(x.Scope), Name: x.ID, Properties: []junitProperty{{"paragraph", x.Paragraph}, {"says", x.Says}}}
 		var found strings.Builder
 		for _, f := range x.Findings {
 			fmt.Fprintf(&found, "%s: %s\n", f.Where, f.Message)
