@@ -124,6 +124,23 @@ export default {
     await page.locator(".story").getByText("is there, and").waitFor();
   },
 
+  "a page that is left while it scrolls makes no error": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (let i = 0; i < 3; i++) await s.done(await s.turn("add a licence", { sessionId: "left", ...auto }));
+    const page = await visit(t, s, "/s/left");
+    for (let i = 0; i < 5; i++) {
+      await page.locator(".fact .type").first().waitFor();
+      // Both in one go: the browser tells of the scroll when the panes are gone. visit fails the test on an error of a script.
+      await page.evaluate(() => {
+        for (const x of document.querySelectorAll(".story, [aria-label=Facts]")) x.scrollTop = x.scrollTop > 0 ? 0 : 40;
+        history.pushState(null, "", "/ui/jobs");
+        dispatchEvent(new PopStateEvent("popstate"));
+      });
+      await settle(page, "/jobs");
+      await go(page, "/s/left");
+    }
+  },
+
   "every tab shows the session as it was": async (t) => {
     const s = await ownServer(t, { answers });
     writeFileSync(join(s.work, "notes.txt"), "remember the milk\n");
