@@ -48,6 +48,19 @@ func TestChatPlain(t *testing.T) {
 	}
 }
 
+// TestPlainQuestionIsLeft: who is asked may leave, and the question waits for whoever
+// comes back.
+func TestPlainQuestionIsLeft(t *testing.T) {
+	dir := play(t, workScript)
+	c := atTerminal(t, 80, 24, playing(t, dir, "chat", "--plain", "please build"), "NO_COLOR=1")
+	c.see("[y] once")
+	c.typing("/quit\n")
+	c.see("resumes it")
+	if code := c.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestPlainForms: what a schema describes is asked for field by field where lines are read,
 // in a conversation as in a single turn; in a pipe the object may come whole.
 func TestPlainForms(t *testing.T) {

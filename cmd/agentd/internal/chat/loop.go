@@ -155,6 +155,10 @@ func (c *client) Ask(q *turntext.Question) {
 	c.Print(append([]string{""}, q.Lines(c.options.Ink, c.width())...)...)
 	c.question = q
 	c.wantLine(q.Prompt(), func(line string) {
+		if word := strings.TrimSpace(line); word == "/quit" || word == "/exit" { // they answer nothing
+			c.talk.RunSlash(word, c.commands())
+			return
+		}
 		answer, wrong := q.Parse(line)
 		switch {
 		case wrong != "":

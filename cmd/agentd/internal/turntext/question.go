@@ -93,7 +93,8 @@ func (q *Question) wanted() []string {
 	args, _ := toolkind.ReadArguments(p.SafeArgs) // what isn't there is not shown
 	switch toolkind.Of(p.ToolName) {
 	case toolkind.WriteFile, toolkind.EditFile:
-		if args.Content+args.Old+args.New == "" {
+		nothing := args.Old == args.New && args.Content == q.before // known of it, or changed by it
+		if nothing || args.Content+args.Old+args.New == "" {
 			return []string{terminal.Exact(args.Path)}
 		}
 		return nil

@@ -110,6 +110,15 @@ func TestObjectInLines(t *testing.T) {
 	}
 }
 
+// TestNoChangeNamesItsFile: what would write what is there already is still named.
+func TestNoChangeNamesItsFile(t *testing.T) {
+	q := &Question{ID: "action_1", Required: &event.ActionRequired{ToolName: "write_file", SafeArgs: event.Raw(`{"path":"a.txt","content":"same\n"}`)}}
+	q.ShowBefore("same\n")
+	if panel := strings.Join(q.Panel(terminal.NoColour, 80), "\n"); !strings.Contains(panel, "a.txt") {
+		t.Errorf("shown is\n%s", panel)
+	}
+}
+
 func TestShortTexts(t *testing.T) {
 	got := []string{
 		terminal.Took(12), terminal.Took(1234), terminal.Took(61_000), terminal.Took(3_600_000),
