@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -66,16 +67,19 @@ func readSchema(schema func(string) ([]byte, bool), name string) (map[string]any
 // problem when the tool failed. Clients hold both to the one schema that a tool has.
 // The definitions move to the root, where the references look for them.
 func orProblem(result, problem map[string]any) map[string]any {
-	inner := make(map[string]any, len(result))
-	root := map[string]any{"type": "object"}
-	for key, value := range result {
-		if key == "$defs" {
-			root[key] = value
-			continue
+	defs := map[string]any{}
+	without := func(schema map[string]any) map[string]any {
+		inner := maps.Clone(schema)
+		if own, ok := inner["$defs"].(map[string]any); ok {
+			maps.Copy(defs, own) // a name stands for the same in all schemas
+			delete(inner, "$defs")
 		}
-		inner[key] = value
+		return inner
 	}
-	root["anyOf"] = []any{inner, problem}
+	root := map[string]any{"type": "object", "anyOf": []any{without(result), without(problem)}}
+	if len(defs) > 0 {
+		root["$defs"] = defs
+	}
 	return root
 }
 
