@@ -139,7 +139,7 @@ func TestJobsAndSubagentsAreFollowed(t *testing.T) {
 	jobs := atTerminal(t, 120, 20, besides(t, dir, "jobs", "-f", "--session", "sess_f"))
 	jobs.see("[..........]  0/3")
 	children := atTerminal(t, 120, 20, besides(t, dir, "subagents", "-f", "sess_f"))
-	children.see("LAST WORD")
+	children.see("no subagents")
 	jobLines, untilJob := piped(t, besides(t, dir, "jobs", "-f", "--session", "sess_f"))
 	untilJob("job_f")
 	childLines, untilChild := piped(t, besides(t, dir, "subagents", "-f", "sess_f"))

@@ -117,7 +117,7 @@ func gapSchema() object {
 func serverStatusSchema() object {
 	runtime := structure("What the runtime says of itself.", object{
 		{"runtimeId", wordSchema("")},
-		{"pid", numberSchema("The server's process. This, listen, engine, data, dataVersion, recovered, problem, mcpServers and what was removed are for admins alone.", 1)},
+		{"pid", numberSchema("The server's process. This, listen, engine, data, dataVersion, recovered, problem, blobs, mcpServers and what was removed are for admins alone.", 1)},
 		{"listen", wordSchema("The address that the server listens on.")},
 		{"engine", wordSchema("The store's engine.")},
 		{"data", wordSchema("Where the store's data is.")},
@@ -129,6 +129,11 @@ func serverStatusSchema() object {
 		{"removedEvents", numberSchema("Events that were removed since the start.", 0)},
 		{"removedFromSessions", numberSchema("Sessions that they were removed from.", 0)},
 		{"evidenceKeyId", wordSchema("The id of the key that exports are signed with.")},
+		{"blobs", structure("How the object storage for large contents stands; absent without one.", object{
+			{"location", wordSchema("Where it is.")},
+			{"moved", numberSchema("How many contents this node moved there since its start.", 0)},
+			{"problem", wordSchema("Why contents can't be moved there.")},
+		}, "location", "moved")},
 		{"mcpServers", object{{"description", "The MCP servers of the configuration."}, {"type", "array"}, {"items", structure("How an MCP server stands.", object{
 			{"id", wordSchema("Its name in the configuration.")},
 			{"state", wordSchema("", "starting", "ready", "unavailable", "closed")},
