@@ -172,7 +172,7 @@ func asksAboutLost(e *event.Event) bool {
 	return ok && p.Code == "tool_lost"
 }
 
-// expectNothingLost checks that no call counts as lost and that nobody was asked about one.
+// expectNothingLost checks that no call counts as lost and that no question was asked about one.
 func expectNothingLost(k *runtimetest.Kit, sessionID string) {
 	k.Helper()
 	for _, e := range k.Facts(sessionID) {
@@ -216,7 +216,7 @@ func TestInterruptBeforeACallInDoubtBegins(t *testing.T) {
 }
 
 // TestCallThatAnotherNodeBeganIsLost: while the connection was broken another node recorded
-// that it runs the same call, and died. Nobody knows whether it did.
+// that it runs the same call, and died. Whether it did is unknown.
 func TestCallThatAnotherNodeBeganIsLost(t *testing.T) {
 	b := &breakingStore{tb: t}
 	b.meanwhile = func(b *breakingStore, lost *store.Batch) {

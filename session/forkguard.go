@@ -111,7 +111,7 @@ func (tx *Tx) hasForks() (bool, error) {
 }
 
 // comesFork reports whether a fork that was announced is there or may still come. One that
-// is neither never comes: whoever announced it lost its claim.
+// is neither never comes: the node that announced it lost its claim.
 func (m *Manager) comesFork(ctx context.Context, fork string) (bool, error) {
 	if head, err := m.opt.Store.Head(ctx, fork); err != nil {
 		return false, storeFault(err)

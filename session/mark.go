@@ -219,8 +219,8 @@ func (w *factWindow) after(behind, origin, through uint64) uint64 {
 	return min(behind, w.first-1)
 }
 
-// add keeps a fact that is in the window.
-func (w *factWindow) add(rec *store.Record) {
+// keepFact keeps a fact that is in the window.
+func (w *factWindow) keepFact(rec *store.Record) {
 	if w.first > 0 && rec.Sequence >= w.first {
 		w.events = append(w.events, rec.Data)
 	}
@@ -358,7 +358,7 @@ func foldThrough(ctx context.Context, s store.Store, st *state.Session, chain *s
 	}
 	var seen func(*store.Record)
 	if w != nil {
-		seen = w.add
+		seen = w.keepFact
 	}
 	if _, err := foldRange(ctx, s, st, chain, store.Range{After: after, Before: through + 1}, seen); err != nil {
 		return err

@@ -272,7 +272,7 @@ func deleteBesideOtherNodes(t *testing.T, objects store.Objects) {
 	sweep()
 	there(ref, true)
 
-	// Both at once, again and again: whoever has a fact has the content.
+	// Both at once, again and again: a fact that is there has its content.
 	for i := range 10 {
 		input := fmt.Sprint("input three ", i)
 		id := fmt.Sprint("sess_three_", i)

@@ -48,8 +48,8 @@ func TestChatPlain(t *testing.T) {
 	}
 }
 
-// TestPlainQuestionIsLeft: who is asked may leave, and the question waits for whoever
-// comes back.
+// TestPlainQuestionIsLeft leaves the chat while a question waits. The question is still
+// there for the next client.
 func TestPlainQuestionIsLeft(t *testing.T) {
 	dir := play(t, workScript)
 	c := atTerminal(t, 80, 24, playing(t, dir, "chat", "--plain", "please build"), "NO_COLOR=1")

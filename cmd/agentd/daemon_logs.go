@@ -74,7 +74,7 @@ func (a *app) showLog(ctx context.Context, c *config.Config, lines int, follow b
 	if _, err = to.Write(lastLines(tail[:n], lines)); err == nil && follow {
 		err = followLog(ctx, path, f, from+int64(n), to)
 	}
-	return errors.Join(err, to.end())
+	return errors.Join(err, to.writeUnended())
 }
 
 // followLog writes what is added to a log, and goes on with the next one when a server

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNewcomerReadsWholeWords: what agentd says to somebody without a model is broken at
+// TestNewcomerReadsWholeWords: what agentd prints without a model is broken at
 // the spaces, and names what to type next.
 func TestNewcomerReadsWholeWords(t *testing.T) {
 	t.Parallel()

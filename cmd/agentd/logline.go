@@ -42,8 +42,8 @@ func (p *logPrinter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// end writes what is left of a line that was never ended.
-func (p *logPrinter) end() error {
+// writeUnended writes what is left of a line that was never ended.
+func (p *logPrinter) writeUnended() error {
 	if len(p.rest) == 0 {
 		return nil
 	}

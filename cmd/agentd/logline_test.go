@@ -41,7 +41,7 @@ func TestLogLines(t *testing.T) {
 		if out.Len() > 0 {
 			t.Errorf("%s: written before its end: %q", name, out.String())
 		}
-		if err := p.end(); err != nil {
+		if err := p.writeUnended(); err != nil {
 			t.Error(err)
 		}
 		if got := strings.TrimSuffix(out.String(), "\n"); got != tt.want {

@@ -22,7 +22,7 @@ import (
 // TestRestoreToAMoment restores a database from its base backup and its log to a moment,
 // while a node runs. That node ends and says why. One that starts finds the sessions as they
 // were at that moment and goes on. Contents in a bucket that were deleted since then are
-// still there, and those that came since then disturb nobody.
+// still there, and those that came since then do no harm.
 func TestRestoreToAMoment(t *testing.T) {
 	t.Run("contents in the database", func(t *testing.T) { restoreToAMoment(t, nil) })
 	t.Run("contents in a bucket", func(t *testing.T) { restoreToAMoment(t, s3test.Shared(t)) })

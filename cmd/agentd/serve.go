@@ -329,8 +329,8 @@ func (s *serving) serve(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 // watchStore ends the server when its database was restored to an earlier moment: what this
-// process has in memory, and has shown, isn't so any more. Whoever watches over it starts it
-// again.
+// process has in memory, and has shown, isn't so any more. Its
+// supervisor starts it again.
 func (s *serving) watchStore(ctx context.Context, end func()) {
 	p, ok := s.store.(*postgres.Store)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 // Objects hold the contents of large blobs if there is a place for them. The rows of the
 // database decide which blobs there are. A put and an append never wait for that place:
 // what they store is in the database first, and every node moves what is large enough,
-// see mover. An object has a name of its own that is used once, so whoever deletes one
+// see mover. An object has a name of its own that is used once, so deleting one
 // can't take what another node stored meanwhile.
 
 // MarkName names the object that has the same value as the database, so that each knows the

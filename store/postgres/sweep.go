@@ -16,7 +16,7 @@ const (
 	neededBlobSQL = `SELECT EXISTS (SELECT 1 FROM agentd.index_entries WHERE kind = ANY ($1) AND key >= $2 AND key < $3)`
 )
 
-// SweepBlob implements [store.Shared]. Whoever stores the content again or holds it notes
+// SweepBlob implements [store.Shared]. A node that stores the content again or holds it notes
 // that in the blob's row, unless it was noted some minutes ago; so what the sweep finds
 // unused it has to itself.
 func (s *Store) SweepBlob(ctx context.Context, sweep *store.Sweep) (store.Swept, error) {
