@@ -216,6 +216,9 @@ func runTurns(b *testing.B, r *agentd.Runtime, words *vocabulary) {
 // sessionsEnv is how many sessions BenchmarkScale begins with.
 const sessionsEnv = "AGENTD_BENCH_SESSIONS"
 
+// smallAccount is the account of few of the sessions.
+const smallAccount = "small"
+
 // turnsPerSession is how many turns each of them has.
 const turnsPerSession = 10
 
@@ -264,7 +267,11 @@ func scaleOf(b *testing.B, sessions int) map[string]timing {
 	words := newVocabulary()
 	fillStore(b, s, sessions, words)
 	x := index.New(index.Options{Store: s, Projections: find.Projections(), Owner: func(_ context.Context, id string) (index.Owner, error) {
-		return index.Owner{Account: "acme", Workspace: "/" + id[len(id)-1:]}, nil
+		owner := index.Owner{Account: "acme", Workspace: "/" + id[len(id)-1:]}
+		if strings.HasSuffix(id, "500") { // one of a thousand
+			owner.Account = smallAccount
+		}
+		return owner, nil
 	}})
 	x.Start(b.Context())
 	defer x.Close()
@@ -302,20 +309,30 @@ func timeQuestions(b *testing.B, table *command.Table, words *vocabulary, sessio
 		"turns-duration": func() command.Params {
 			return &command.ListTurns{Page: page, Sort: "duration", Order: "asc", Outcome: "end_turn"}
 		},
-		"turns-query":    func() command.Params { return &command.ListTurns{Page: page, Query: words.text(1)} },
-		"search-word":    func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
-		"search-two":     func() command.Params { return &command.Search{Page: page, Query: words.text(2)} },
-		"search-session": func() command.Params { return &command.Search{Page: page, Query: words.text(1), SessionID: some()} },
-		"search-prefix":  func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
+		"turns-query":                   func() command.Params { return &command.ListTurns{Page: page, Query: words.text(1)} },
+		"search-word":                   func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
+		"search-two":                    func() command.Params { return &command.Search{Page: page, Query: words.text(2)} },
+		"search-session":                func() command.Params { return &command.Search{Page: page, Query: words.text(1), SessionID: some()} },
+		"search-prefix":                 func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
+		"search-word-" + smallAccount:   func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
+		"search-prefix-" + smallAccount: func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
+		// One star of each of the sixteen beginnings: every word is looked at.
+		"search-all-" + smallAccount: func() command.Params {
+			return &command.Search{Page: page, Query: "w0* w1* w2* w3* w4* w5* w6* w7* w8* w9* wa* wb* wc* wd* we* wf*"}
+		},
 	}
 	out := map[string]timing{}
 	for name, question := range questions {
+		caller := command.Caller{Account: "acme"}
+		if strings.HasSuffix(name, smallAccount) {
+			caller.Account = smallAccount
+		}
 		var took []time.Duration
 		used := cpuTime(b)
 		for i := range 220 {
 			p := question()
 			begun := time.Now()
-			if _, err := table.Do(b.Context(), command.Caller{Account: "acme"}, p); err != nil {
+			if _, err := table.Do(b.Context(), caller, p); err != nil {
 				b.Fatal(name, err)
 			}
 			if i >= 20 {

@@ -12,7 +12,9 @@
 // they go into packs: of the hour, the day and the month, of each account and of all
 // together, over everything but some parts of the key. So [Query]
 // reads few entries for a year, also by account, and rows always add up: what doesn't
-// belong to any tool is the row without a tool.
+// belong to any tool is the row without a tool. Rows of packs are in the order of sessions:
+// a query by session, which may have very many rows, merges packs and keeps only the rows
+// that it answers.
 //
 // # Concurrency
 //

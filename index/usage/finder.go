@@ -39,3 +39,9 @@ func (f *finder) grow() {
 		f.slots[i] = uint32(at + 1)
 	}
 }
+
+// reset forgets all things.
+func (f *finder) reset() {
+	clear(f.slots)
+	f.hashes = f.hashes[:0]
+}

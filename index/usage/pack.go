@@ -23,9 +23,13 @@ func (s sums) record(k Key, f *Figures) {
 	at.Sum(f)
 }
 
+// compareKeys orders the rows of packs. The session comes first, because packs are merged
+// by it.
 func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Session, b.Session),
-		cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool))
+	if c := cmp.Compare(a.Session, b.Session); c != 0 {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool))
 }
 
 // appendPack encodes sums: the texts of the keys, each once, and then a row for each key,
@@ -76,50 +80,77 @@ func appendFigures(b []byte, f *Figures) []byte {
 }
 
 // eachInPack calls do with the rows of a pack. The figures are used again.
-func eachInPack(pack []byte, do func(Key, *Figures)) error {
-	return eachRow(pack, func(text []byte) string { return string(text) }, func(p [keyParts]string, f *Figures) {
-		do(Key{p[0], p[1], p[2], p[3], p[4]}, f)
-	})
-}
-
-// keyParts is how many parts a key has: as in [Key], in its order.
-const keyParts = 5
-
-// eachRow is [eachInPack] with something else in place of the texts, which is asked for
-// once for each in a pack. The empty text is the zero value.
-func eachRow[T any](pack []byte, resolve func(text []byte) T, do func([keyParts]T, *Figures)) error {
-	d := &packReader{rest: pack}
-	texts := make([]T, 1, 1+min(d.number(), uint64(len(pack))))
-	for range cap(texts) - 1 {
-		texts = append(texts, resolve(d.text()))
+func eachInPack(rows []byte, do func(Key, *Figures)) error {
+	c := openPack(rows)
+	texts := make([]string, len(c.texts))
+	for i, text := range c.texts {
+		texts[i] = string(text)
 	}
-	var f Figures
-	for range d.number() {
-		var parts [keyParts]T
-		for i := range parts {
-			at := d.number()
-			if at >= uint64(len(texts)) {
-				return errPack
-			}
-			parts[i] = texts[at]
-		}
-		d.figures(&f)
-		if d.failed {
-			return errPack
-		}
-		do(parts, &f)
+	for c.next() {
+		do(Key{texts[c.places[0]], texts[c.places[1]], texts[c.places[2]], texts[c.places[3]], texts[c.places[4]]}, &c.figures)
 	}
-	if d.failed {
+	if c.failed {
 		return errPack
 	}
 	return nil
 }
 
+// keyParts is how many parts a key has: as in [Key], in its order.
+const keyParts = 5
+
+// sessionPart is the place of the session among them.
+const sessionPart = 2
+
+// packCursor reads the rows of a pack, one after the other.
+type packCursor struct {
+	packReader
+	// key is that of the entry that has the pack, for errors.
+	key string
+	// texts are those of the keys, left is how many rows follow.
+	texts [][]byte
+	left  uint64
+	// places are those of the texts of the row that the cursor is at, figures are its.
+	places  [keyParts]uint64
+	figures Figures
+}
+
+// openPack returns a cursor before the first row.
+func openPack(rows []byte) *packCursor {
+	c := &packCursor{packReader: packReader{rest: rows}}
+	n := min(c.number(), uint64(len(rows)))
+	c.texts = make([][]byte, 1, 1+n) // the first is the empty one
+	for range n {
+		c.texts = append(c.texts, c.readText())
+	}
+	c.left = c.number()
+	return c
+}
+
+// next moves to the next row. It returns false at the end, and if the pack is damaged.
+func (c *packCursor) next() bool {
+	if c.left == 0 || c.failed {
+		return false
+	}
+	c.left--
+	for i := range c.places {
+		if c.places[i] = c.number(); c.places[i] >= uint64(len(c.texts)) {
+			c.failed = true
+			return false
+		}
+	}
+	c.readFigures(&c.figures)
+	return !c.failed
+}
+
+func (c *packCursor) text(part int) []byte { return c.texts[c.places[part]] }
+
+func (c *packCursor) session() []byte { return c.texts[c.places[sessionPart]] }
+
 // rowsInPack returns how many rows a pack has.
-func rowsInPack(pack []byte) (uint32, error) {
-	d := &packReader{rest: pack}
+func rowsInPack(rows []byte) (int, error) {
+	d := &packReader{rest: rows}
 	for range d.number() {
-		if d.text(); d.failed {
+		if d.readText(); d.failed {
 			return 0, errPack
 		}
 	}
@@ -127,7 +158,7 @@ func rowsInPack(pack []byte) (uint32, error) {
 	if d.failed || n > uint64(len(d.rest)) {
 		return 0, errPack
 	}
-	return uint32(n), nil
+	return int(n), nil
 }
 
 // packReader reads a pack. After a failure it returns zeros.
@@ -137,6 +168,11 @@ type packReader struct {
 }
 
 func (d *packReader) number() uint64 {
+	if len(d.rest) > 0 && d.rest[0] < 0x80 { // most are small
+		n := d.rest[0]
+		d.rest = d.rest[1:]
+		return uint64(n)
+	}
 	n, size := binary.Uvarint(d.rest)
 	if size <= 0 {
 		d.failed = true
@@ -147,7 +183,7 @@ func (d *packReader) number() uint64 {
 	return n
 }
 
-func (d *packReader) text() []byte {
+func (d *packReader) readText() []byte {
 	n := d.number()
 	if n > uint64(len(d.rest)) {
 		d.failed = true
@@ -159,7 +195,7 @@ func (d *packReader) text() []byte {
 	return text
 }
 
-func (d *packReader) figures(f *Figures) {
+func (d *packReader) readFigures(f *Figures) {
 	set := d.number()
 	if set >= 1<<figureCount {
 		d.failed = true

@@ -22,7 +22,7 @@ import (
 //	l/ACCOUNT/HOUR/SESSION               sums of a session that are in no pack yet
 //	p/ROLLUP/ACCOUNT/h|d|m/BUCKET        a pack; the account * stands for all together
 //	s                                    how large the packs are
-const Name = "usage1"
+const Name = "usage2"
 
 // everyone stands for all accounts together; no account is escaped to it.
 const everyone = "*"

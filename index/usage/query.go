@@ -1,11 +1,9 @@
 package usage
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"hash/maphash"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -53,36 +51,16 @@ type Entries interface {
 	Scan(ctx context.Context, s store.Scan) iter.Seq2[store.Entry, error]
 }
 
-// Rows answers a query, in no particular order.
+// Rows answers a query with all rows, ordered as [Query.First] orders them.
 func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
-	a, err := q.sumUp(ctx, s, math.MaxUint32)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Row, a.count)
-	for i := range out {
-		out[i] = a.answerRow(a.row(uint32(i)))
-	}
-	return out, nil
+	rows, _, err := q.First(ctx, s, math.MaxInt)
+	return rows, err
 }
 
 // First answers a query with its first rows, by bucket and then those that used most, and
 // with how many rows there are.
 func (q Query) First(ctx context.Context, s Entries, n int) (rows []Row, total int, err error) {
-	a, err := q.sumUp(ctx, s, uint32(n))
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, r := range a.firstRows(n) {
-		rows = append(rows, a.answerRow(r))
-	}
-	return rows, int(a.count + a.behind), nil
-}
-
-// sumUp sums up at least as many of the first rows as are wanted, and counts the others.
-func (q Query) sumUp(ctx context.Context, s Entries, wanted uint32) (*answer, error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, wanted: wanted, seed: maphash.MakeSeed(), rollup: rollupFor(q.By)}
-	a.numberOf(nil) // 0 is the empty text
+	a := &answer{Query: q, ctx: ctx, entries: s, rollup: rollupFor(q.By), first: firstRows{wanted: n}}
 	for i, part := range [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool} {
 		if q.By&part != 0 {
 			a.parts = append(a.parts, i)
@@ -90,41 +68,28 @@ func (q Query) sumUp(ctx context.Context, s Entries, wanted uint32) (*answer, er
 	}
 	a.bound()
 	if err := a.readLive(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	a.live = a.count
-	var err error
 	switch q.Bucket {
 	case Hour:
-		err = a.readHours(a.first, a.end)
+		err = a.readHours(a.from, a.end)
 	case Day:
-		err = a.readDays(a.first, a.end)
+		err = a.readDays(a.from, a.end)
 	default:
-		err = a.readMonths(a.first, a.end)
+		err = a.readMonths(a.from, a.end)
 	}
-	return a, err
-}
-
-// rowKey names a row: the numbers of its bucket and of the texts of its key.
-type rowKey [1 + keyParts]uint32
-
-func (k *rowKey) hash() uint32 {
-	h := uint64(0)
-	for _, n := range k {
-		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
+	if err != nil {
+		return nil, 0, err
 	}
-	return uint32(h >> 32)
+	for _, bucket := range slices.Sorted(maps.Keys(a.buckets)) {
+		if err := a.sumUp(bucket, a.buckets[bucket]); err != nil {
+			return nil, 0, err
+		}
+	}
+	return a.first.inOrder(), a.total, nil
 }
 
-// rowSums is a row that is being summed up.
-type rowSums struct {
-	key rowKey
-	Figures
-}
-
-// answer is a query that is being answered. There may be very many rows: what is kept of
-// them has no pointers, and becomes a [Row] only if it is answered.
+// answer is a query that is being answered.
 type answer struct {
 	Query
 	ctx     context.Context //nolint:containedctx // an answer lives within one call
@@ -132,27 +97,24 @@ type answer struct {
 	rollup  rollup
 	// parts are the places of the parts of keys that are asked for.
 	parts []int
-	// first and end bound the hours that are asked for.
-	first, end time.Time
-	// rows are what is answered, in blocks; byKey finds them.
-	rows  [][]rowSums
-	count uint32
-	byKey finder
-	// live is how many of them have sums that are in no pack, and liveBuckets are their
-	// buckets. wanted is how many rows are answered, behind counts some that come later.
-	live, wanted, behind uint32
-	liveBuckets          map[string]bool
-	// texts are the texts of keys and buckets by their numbers, parts of the packs; byText
-	// finds them.
-	texts  [][]byte
-	byText finder
-	seed   maphash.Seed
+	// from and end bound the hours that are asked for.
+	from, end time.Time
+	// buckets have the packs of each bucket of the answer.
+	buckets map[string][]pack
+	// texts sums up what isn't by session.
+	texts textSums
+	// first are the rows that come first, total is how many there are.
+	first firstRows
+	total int
 }
 
-// rowBlock is how many rows are in a block.
-const rowBlock = 512
-
-func (a *answer) row(i uint32) *rowSums { return &a.rows[i/rowBlock][i%rowBlock] }
+// pack is what is stored in an entry.
+type pack struct {
+	key  string
+	rows []byte
+	// has are the parts of the keys of its rows.
+	has Dimension
+}
 
 // Bounds of time: what is outside has no buckets in keys.
 var (
@@ -161,9 +123,9 @@ var (
 )
 
 func (a *answer) bound() {
-	a.first, a.end = earliest, latest
+	a.from, a.end = earliest, latest
 	if !a.From.IsZero() && a.From.After(earliest) {
-		a.first = a.From.UTC().Truncate(time.Hour)
+		a.from = a.From.UTC().Truncate(time.Hour)
 	}
 	if !a.To.IsZero() && a.To.Before(latest) {
 		if a.end = a.To.UTC().Truncate(time.Hour); a.end.Before(a.To) {
@@ -186,110 +148,13 @@ func (a *answer) bucketOf(bucket string) string {
 	}
 }
 
-// addPack adds the rows of a pack of a bucket.
-func (a *answer) addPack(bucket string, pack []byte) error {
-	number := a.numberOf([]byte(a.bucketOf(bucket)))
-	return eachRow(pack, a.numberOf, func(texts [keyParts]uint32, f *Figures) {
-		key := rowKey{number}
-		for _, i := range a.parts {
-			key[1+i] = texts[i]
-		}
-		a.rowOf(&key).Sum(f)
-	})
-}
-
-// addOrCount adds a pack, or only counts its rows if they come after those that are wanted.
-// Packs come by their time. One that is a bucket of its own, and has no other parts than
-// those that are asked for, has as many rows as the answer has for that bucket.
-func (a *answer) addOrCount(bucket string, pack []byte, of rollup) error {
-	own := a.Bucket != NoBucket && a.bucketOf(bucket) == bucket
-	if !own || of.has != a.By || a.count-a.live < a.wanted || a.liveBuckets[bucket] {
-		return a.addPack(bucket, pack)
+// addPack adds a pack to the bucket of the answer that it is in.
+func (a *answer) addPack(bucket string, p pack) {
+	if a.buckets == nil {
+		a.buckets = map[string][]pack{}
 	}
-	n, err := rowsInPack(pack)
-	a.behind += n
-	return err
-}
-
-// rowOf returns the row of a key.
-func (a *answer) rowOf(key *rowKey) *rowSums {
-	at, found := a.byKey.find(key.hash(), func(at uint32) bool { return a.row(at).key == *key })
-	if !found {
-		if a.count++; at%rowBlock == 0 {
-			a.rows = append(a.rows, make([]rowSums, rowBlock))
-		}
-		a.row(at).key = *key
-	}
-	return a.row(at)
-}
-
-// numberOf returns the number of a text, which stays as it is.
-func (a *answer) numberOf(text []byte) uint32 {
-	n, found := a.byText.find(uint32(maphash.Bytes(a.seed, text)), func(n uint32) bool { return bytes.Equal(a.texts[n], text) })
-	if !found {
-		a.texts = append(a.texts, text)
-	}
-	return n
-}
-
-// compareRows orders rows: by bucket, then those that used most.
-func (a *answer) compareRows(x, y *rowSums) int {
-	if c := a.compareTexts(x.key[0], y.key[0]); c != 0 {
-		return c
-	}
-	for _, figure := range [...]int{CostNanoUSD, Turns, ToolCalls} {
-		if c := cmp.Compare(y.Figures[figure], x.Figures[figure]); c != 0 {
-			return c
-		}
-	}
-	for i := 1; i < len(x.key); i++ {
-		if c := a.compareTexts(x.key[i], y.key[i]); c != 0 {
-			return c
-		}
-	}
-	return 0
-}
-
-func (a *answer) compareTexts(x, y uint32) int {
-	if x == y {
-		return 0
-	}
-	return bytes.Compare(a.texts[x], a.texts[y])
-}
-
-// firstRows returns the first rows in order. Few of many are found without sorting all.
-func (a *answer) firstRows(n int) []*rowSums {
-	var first []*rowSums
-	for i := range a.count {
-		r := a.row(i)
-		if len(first) == n && (n == 0 || a.compareRows(r, first[n-1]) >= 0) {
-			continue
-		}
-		if len(first) == n {
-			first = first[:n-1]
-		}
-		at, _ := slices.BinarySearchFunc(first, r, a.compareRows)
-		first = slices.Insert(first, at, r)
-	}
-	return first
-}
-
-// answerRow returns a row with its texts.
-func (a *answer) answerRow(r *rowSums) Row {
-	text := func(i int) string { return string(a.texts[r.key[i]]) }
-	return Row{
-		Start: startOf(text(0)), Figures: r.Figures,
-		Key: Key{Account: text(1), Workspace: text(2), Session: text(3), Model: text(4), Tool: text(5)},
-	}
-}
-
-// startOf returns the time that a bucket begins at.
-func startOf(bucket string) time.Time {
-	if bucket == "" {
-		return time.Time{}
-	}
-	t, _ := time.Parse(hourForm[:len(bucket)], bucket) // keys have times; the zero time stands for a strange one
-	return t
+	bucket = a.bucketOf(bucket)
+	a.buckets[bucket] = append(a.buckets[bucket], p)
 }
 
 // readLive adds what is in no pack yet.
@@ -298,8 +163,7 @@ func (a *answer) readLive() error {
 	if !a.Everyone {
 		prefix += escapeAccount(a.Account) + "/"
 	}
-	first, end := a.first.Format(hourForm), a.end.Format(hourForm)
-	a.liveBuckets = map[string]bool{}
+	first, end := a.from.Format(hourForm), a.end.Format(hourForm)
 	for e, err := range a.entries.Scan(a.ctx, store.Scan{Kind: Name, Prefix: prefix}) {
 		if err != nil {
 			return err
@@ -311,10 +175,7 @@ func (a *answer) readLive() error {
 		if k.hour < first || k.hour >= end {
 			continue
 		}
-		a.liveBuckets[a.bucketOf(k.hour)] = true
-		if err := a.addPack(k.hour, e.Value); err != nil {
-			return damaged(e.Key, err)
-		}
+		a.addPack(k.hour, pack{e.Key, e.Value, whole.has})
 	}
 	return nil
 }
@@ -386,9 +247,7 @@ func (a *answer) readPacks(level, form string, first, end time.Time) error {
 		if bucket >= stop {
 			return nil
 		}
-		if err := a.addOrCount(bucket, e.Value, r); err != nil {
-			return damaged(e.Key, err)
-		}
+		a.addPack(bucket, pack{e.Key, e.Value, r.has})
 	}
 	return nil
 }

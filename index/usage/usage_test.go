@@ -297,20 +297,26 @@ func TestDamagedFiguresAreReported(t *testing.T) {
 		f.apply(p.Fold(t.Context(), &index.Batch{Facts: w.next(naive{})}, f.store))
 		f.apply(p.Maintain(t.Context(), f.store, false))
 	}
-	var packs []store.Entry
-	for e, err := range f.store.Scan(t.Context(), store.Scan{Kind: usage.Name, Prefix: "p/m/*/m/"}) {
-		if err != nil {
-			t.Fatal(err)
+	for prefix, q := range map[string]usage.Query{
+		"p/m/*/m/": {Everyone: true},
+		"p/s/*/m/": {Everyone: true, By: usage.BySession},
+	} {
+		var packs []store.Entry
+		for e, err := range f.store.Scan(t.Context(), store.Scan{Kind: usage.Name, Prefix: prefix}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			packs = append(packs, e)
 		}
-		packs = append(packs, e)
-	}
-	if len(packs) == 0 {
-		t.Fatal("nothing was packed")
-	}
-	for cut := range packs[0].Value {
-		f.apply([]store.IndexOp{{Entry: store.Entry{Kind: usage.Name, Key: packs[0].Key, Value: packs[0].Value[:cut]}}}, nil)
-		if _, err := (usage.Query{Everyone: true}).Rows(t.Context(), f.store); err == nil {
-			t.Errorf("a pack of which %d bytes are left was passed over", cut)
+		if len(packs) == 0 {
+			t.Fatal("nothing was packed")
 		}
+		for cut := range packs[0].Value {
+			f.apply([]store.IndexOp{{Entry: store.Entry{Kind: usage.Name, Key: packs[0].Key, Value: packs[0].Value[:cut]}}}, nil)
+			if _, err := q.Rows(t.Context(), f.store); err == nil {
+				t.Errorf("%s: a pack of which %d bytes are left was passed over", prefix, cut)
+			}
+		}
+		f.apply([]store.IndexOp{{Entry: packs[0]}}, nil)
 	}
 }
