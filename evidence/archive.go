@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"math"
@@ -154,6 +155,7 @@ type salvage struct {
 const (
 	localHeader    = "PK\x03\x04"
 	directoryEntry = "PK\x01\x02"
+	descriptor     = "PK\x07\x08"
 	headerSize     = 30
 	maxName        = 256
 )
@@ -174,16 +176,27 @@ func (s *salvage) scan(left *allowance) (int64, error) {
 			return at, fmt.Errorf("the archive has more than %d files", maxEntries)
 		}
 		// The end of a damaged file is unknown: the next file is searched for inside it.
-		packed := &section{r: bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data))}
-		n, err := io.Copy(io.Discard, io.LimitReader(flate.NewReader(packed), left.left+1))
+		// Packed bytes that were changed can be read without an error, beyond their end
+		// and over the files that follow, so the checksum must be right too.
+		packed, sum := &section{r: bufio.NewReader(io.NewSectionReader(s.r, data, s.size-data))}, crc32.NewIEEE()
+		n, err := io.Copy(sum, io.LimitReader(flate.NewReader(packed), left.left+1))
 		if left.left -= n; left.left < 0 {
 			return at, left.spent()
 		}
-		if err == nil {
+		if err == nil && s.hasChecksum(at, data+packed.n, sum.Sum32()) {
 			end = data + packed.n
 		}
 	}
 	return end, nil
+}
+
+// hasChecksum reports whether a checksum is the one in the header of a file, or the one
+// that follows the file.
+func (s *salvage) hasChecksum(header, end int64, sum uint32) bool {
+	var in, behind [4]byte
+	_, err1 := s.r.ReadAt(in[:], header+14)
+	_, err2 := s.r.ReadAt(behind[:], end+int64(len(descriptor)))
+	return err1 == nil && binary.LittleEndian.Uint32(in[:]) == sum || err2 == nil && binary.LittleEndian.Uint32(behind[:]) == sum
 }
 
 // header reads what stands before the packed bytes of a file.

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/flate"
+	"hash/crc32"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -93,6 +94,81 @@ func TestDamageOfAnArchiveIsNamedInItsFile(t *testing.T) {
 	if all < 150 || named < all*2/3 {
 		t.Errorf("of %d changes %d were named", all, named)
 	}
+}
+
+// TestDamageThatReachesOverTheNextFile changes the packed bytes of a file so that they can
+// be read without an error up to the end of the file behind it: that one is not missing.
+func TestDamageThatReachesOverTheNextFile(t *testing.T) {
+	m := bundled(t)
+	outputs := slices.DeleteFunc(slices.Sorted(maps.Keys(m.files)), func(path string) bool {
+		return !strings.HasPrefix(path, "outputs/") || m.files[path].Len() > 1<<15
+	})
+	if len(outputs) < 2 {
+		t.Fatal("there are no two small outputs")
+	}
+	for _, two := range [][2]string{{outputs[0], outputs[1]}, {outputs[1], outputs[0]}} {
+		found := verifiedArchive(archivedWithOverlap(t, m.files, two[0], two[1]))
+		if found == nil || found.File != two[0] {
+			t.Errorf("%v, and %s was changed", found, two[0])
+		}
+	}
+}
+
+// archivedWithOverlap packs files without a directory. The packed bytes of the first one
+// that is named go on over the second, which stands behind it.
+func archivedWithOverlap(t *testing.T, files map[string]*bytes.Buffer, first, second string) []byte {
+	t.Helper()
+	stored := func(last byte, length int, content []byte) []byte { // a block that isn't compressed
+		return append([]byte{last, byte(length), byte(length >> 8), ^byte(length), ^byte(length >> 8)}, content...)
+	}
+	const header, blockHeader = 30, 5
+	other, content := []byte("other"), files[second].Bytes()
+	packed := map[string][]byte{
+		first:  stored(0, len(other)+header+len(second)+blockHeader+len(content), other),
+		second: append(stored(0, len(content), content), stored(1, 0, nil)...),
+	}
+	order := []string{first, second}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if packed[path] == nil {
+			packed[path] = compressed(t, files[path].Bytes())
+			order = append(order, path)
+		}
+	}
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, path := range order {
+		content := files[path].Bytes()
+		f, err := w.CreateRaw(&zip.FileHeader{
+			Name: path, Method: zip.Deflate, CRC32: crc32.ChecksumIEEE(content),
+			UncompressedSize64: uint64(len(content)), CompressedSize64: uint64(len(packed[path])),
+		})
+		if err == nil {
+			_, err = f.Write(packed[path])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()[:bytes.Index(out.Bytes(), []byte("PK\x01\x02"))]
+}
+
+func compressed(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.DefaultCompression)
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 // TestAnArchiveWithoutItsDirectoryIsStillRead: the files are as they were, and what was
