@@ -108,7 +108,7 @@ const maxHits = 200
 type Search struct {
 	Page
 	// Query is up to 16 words. All of them must be in a fact; case doesn't matter. A word
-	// that ends with * stands for all that begin like it.
+	// that ends with * stands for all that begin like it; there may be two such words.
 	Query string `json:"query" check:"nonempty" max:"1000"`
 	// SessionID looks in one session only.
 	SessionID string `json:"sessionId,omitempty" check:"id"`

@@ -316,10 +316,8 @@ func timeQuestions(b *testing.B, table *command.Table, words *vocabulary, sessio
 		"search-prefix":                 func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
 		"search-word-" + smallAccount:   func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
 		"search-prefix-" + smallAccount: func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
-		// One star of each of the sixteen beginnings: every word is looked at.
-		"search-all-" + smallAccount: func() command.Params {
-			return &command.Search{Page: page, Query: "w0* w1* w2* w3* w4* w5* w6* w7* w8* w9* wa* wb* wc* wd* we* wf*"}
-		},
+		// As many words as two stars reach: an eighth of all.
+		"search-two-prefixes-" + smallAccount: func() command.Params { return &command.Search{Page: page, Query: "w1* w2*"} },
 	}
 	out := map[string]timing{}
 	for name, question := range questions {

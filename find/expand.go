@@ -51,7 +51,7 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 // fact that is asked for: one more than a word with a star may stand for, if there are so
 // many.
 func (s *segmentSearch) wantedWords(ctx context.Context, prefix string) ([]dictWord, error) {
-	if err := s.loadDocuments(ctx); err != nil {
+	if err := s.loadDocuments(ctx); err != nil || s.wantsNone() {
 		return nil, err
 	}
 	var out []dictWord
@@ -83,9 +83,16 @@ func (s *segmentSearch) hasWanted(ctx context.Context, word *dictWord) (bool, er
 	if err != nil {
 		return false, err
 	}
-	s.room.word = decodePostings(s.room.word[:0], data)
-	for _, p := range s.room.word {
-		if _, wanted, err := s.wantedDocument(ctx, p.doc); wanted || err != nil {
+	doc := uint64(0)
+	for i := 0; i < len(data); {
+		v, n := uvarint(data, i)
+		i += n
+		doc += v >> 1
+		if v&1 != 0 {
+			_, n := uvarint(data, i)
+			i += n
+		}
+		if _, wanted, err := s.wantedDocument(ctx, uint32(doc)); wanted || err != nil {
 			return wanted, err
 		}
 	}
@@ -97,8 +104,78 @@ func (s *segmentSearch) wantsAll() bool {
 	return s.caller.Admin && s.sessionID == "" && len(s.gone) == 0 && s.from == math.MinInt64 && s.to == math.MaxInt64 && !slices.Contains(s.kinds, false)
 }
 
+// wantsNone reports whether the segment has nothing that is asked for.
+func (s *segmentSearch) wantsNone() bool { return s.few != nil && s.few.count == 0 }
+
+// fewSessions is up to how many sessions are few, if there are fewOf times as many.
+const (
+	fewSessions = 256
+	fewOf       = 8
+)
+
+// findFew finds what is asked for in the segment if it is in few sessions: most of what has
+// a word is then passed over by its number alone.
+func (s *segmentSearch) findFew(ctx context.Context) error {
+	if s.wantsAll() {
+		return nil
+	}
+	var wanted []string
+	for i := range s.sessions {
+		if !s.wantsSession(&s.sessions[i]) {
+			continue
+		}
+		if wanted = append(wanted, s.sessions[i].id); len(wanted) > min(fewSessions, len(s.sessions)/fewOf) {
+			return nil
+		}
+	}
+	few := newDocumentSet(s.segment.docs)
+	for _, id := range wanted {
+		postings, err := s.segment.postingsOf(ctx, s.room.word[:0], sessionTerm(id))
+		if err != nil {
+			return err
+		}
+		s.room.word = postings
+		for _, p := range postings {
+			_, wanted, err := s.wantedDocument(ctx, p.doc)
+			if err != nil {
+				return err
+			}
+			if wanted {
+				few.add(p.doc)
+			}
+		}
+	}
+	s.few = few
+	return nil
+}
+
+// documentSet is a set of documents by their numbers.
+type documentSet struct {
+	bits  []uint64
+	count int
+}
+
+func newDocumentSet(documents int) *documentSet {
+	return &documentSet{bits: make([]uint64, (documents+63)/64)}
+}
+
+func (d *documentSet) add(doc uint32) {
+	d.bits[doc/64] |= 1 << (doc % 64)
+	d.count++
+}
+
+// has reports whether a document is in the set. A number that no document has is in it: who
+// reads the document finds what is wrong.
+func (d *documentSet) has(doc uint32) bool {
+	i := int(doc / 64)
+	return i >= len(d.bits) || d.bits[i]&(1<<(doc%64)) != 0
+}
+
 // wantedDocument reads a document and reports whether it is asked for, words aside.
 func (s *segmentSearch) wantedDocument(ctx context.Context, doc uint32) (document, bool, error) {
+	if s.few != nil && !s.few.has(doc) {
+		return document{}, false, nil
+	}
 	d, err := s.document(ctx, int(doc))
 	if err != nil {
 		return d, false, err

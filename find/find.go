@@ -23,7 +23,7 @@ type Options struct {
 	// See reports a session that isn't there, or that the caller may not see, as not found.
 	See func(ctx context.Context, caller command.Caller, sessionID string) error
 	// MaxRanked is how many facts are ranked at most, the newest ones if more have the
-	// words of a query; 0 is 30,000.
+	// words of a query; 0 is 20,000.
 	MaxRanked int
 }
 
@@ -39,7 +39,7 @@ type Finder struct {
 
 // New returns a finder.
 func New(opt Options) *Finder {
-	opt.MaxRanked = cmp.Or(opt.MaxRanked, 30_000)
+	opt.MaxRanked = cmp.Or(opt.MaxRanked, 20_000)
 	return &Finder{opt: opt, table: newTable(), cache: &pageCache{}, open: map[uint64]*wordSegment{}}
 }
 

@@ -50,6 +50,9 @@ func TestQueriesAreBounded(t *testing.T) {
 		"a*":                                "at least 2 letters",
 		strings.Repeat("a b c d ", 9):       "",
 		"a b c d e f g h i j k l m n o p q": "at most 16",
+		"ab* cd*":                           "",
+		"ab* ab* cd*":                       "",
+		"ab* cd* ef*":                       "at most 2",
 	} {
 		_, err := k.Runtime.Do(t.Context(), command.Local(), &command.Search{Query: query})
 		if want == "" && err != nil || want != "" && (fault.KindOf(err) != fault.InvalidParams || !strings.Contains(err.Error(), want)) {

@@ -22,8 +22,9 @@ type segmentSearch struct {
 	full bool
 
 	sessions []segmentSession
-	docs     []byte // all documents, if they are kept
-	page     []byte // of the documents, if they are not
+	few      *documentSet // what is asked for, if it is in few sessions
+	docs     []byte       // all documents, if they are kept
+	page     []byte       // of the documents, if they are not
 	pageAt   int
 }
 
@@ -42,6 +43,9 @@ func (s *segmentSearch) run(ctx context.Context) error {
 	}
 	if err := s.loadDocuments(ctx); err != nil {
 		return err
+	}
+	if s.wantsNone() {
+		return nil
 	}
 	rarest := lists[0]
 	counts := make([]uint32, len(lists))
@@ -74,9 +78,11 @@ func (s *segmentSearch) loadDocuments(ctx context.Context) (err error) {
 	if s.sessions, err = s.segment.sessionList(ctx); err != nil {
 		return err
 	}
-	s.docs, err = s.segment.documents(ctx)
+	if s.docs, err = s.segment.documents(ctx); err != nil {
+		return err
+	}
 	s.pageAt = -1
-	return err
+	return s.findFew(ctx)
 }
 
 // upTo leaves out the postings behind a document. Steps grow, so that a long list is not
@@ -130,17 +136,7 @@ func (s *segmentSearch) list(ctx context.Context, to []posting, w queryWord, pla
 	if w.prefix {
 		return s.joined(ctx, to, s.expanded[place])
 	}
-	var found *dictWord
-	err := s.segment.eachFrom(ctx, w.text, func(d *dictWord) bool {
-		if string(d.text) == w.text {
-			found = d
-		}
-		return false
-	})
-	if err != nil || found == nil {
-		return to, err
-	}
-	return s.segment.postings(ctx, to, found)
+	return s.segment.postingsOf(ctx, to, w.text)
 }
 
 // joined appends the postings of several words, added up.

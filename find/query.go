@@ -10,6 +10,9 @@ import (
 // Bounds of a query.
 const (
 	maxWords = 16
+	// maxStarred is how many words with a star a query has at most: for each of them all
+	// words that begin like it are looked at.
+	maxStarred = 2
 	// minPrefix is how many bytes a word with a star has at least.
 	minPrefix = 2
 	// maxExpansion is for how many words a word with a star stands at most.
@@ -30,14 +33,17 @@ func parseQuery(query string) ([]queryWord, error) {
 	}
 	var out []queryWord
 	seen := map[queryWord]bool{}
-	starred := ""
+	starred, tooShort := 0, ""
 	eachWord(query, func(word []byte, _, end int) {
 		w := queryWord{text: string(word), prefix: end < len(query) && query[end] == '*'}
 		if w.prefix && len(w.text) < minPrefix {
-			starred = w.text
+			tooShort = w.text
 		}
 		if !seen[w] {
 			seen[w] = true
+			if w.prefix {
+				starred++
+			}
 			out = append(out, w)
 		}
 	})
@@ -46,8 +52,10 @@ func parseQuery(query string) ([]queryWord, error) {
 		return nil, fault.Param("query", "%q has no word: use letters or digits", clip.Text(query, 100))
 	case len(out) > maxWords:
 		return nil, fault.Param("query", "has %d words; at most %d are looked for, so leave some out", len(out), maxWords)
-	case starred != "":
-		return nil, fault.Param("query", "%s* is too short; a word before * needs at least %d letters", starred, minPrefix)
+	case tooShort != "":
+		return nil, fault.Param("query", "%s* is too short; a word before * needs at least %d letters", tooShort, minPrefix)
+	case starred > maxStarred:
+		return nil, fault.Param("query", "has %d words with *; at most %d are looked for, so write others out or leave them out", starred, maxStarred)
 	}
 	return out, nil
 }

@@ -326,6 +326,21 @@ func (w *wordSegment) postings(ctx context.Context, to []posting, word *dictWord
 	return decodePostings(to, data), nil
 }
 
+// postingsOf appends the postings of a word; none if the segment doesn't have it.
+func (w *wordSegment) postingsOf(ctx context.Context, to []posting, word string) ([]posting, error) {
+	var found *dictWord
+	err := w.eachFrom(ctx, word, func(d *dictWord) bool {
+		if string(d.text) == word {
+			found = d
+		}
+		return false
+	})
+	if err != nil || found == nil {
+		return to, err
+	}
+	return w.postings(ctx, to, found)
+}
+
 func decodePostings(to []posting, data []byte) []posting {
 	doc := uint64(0)
 	for i := 0; i < len(data); {

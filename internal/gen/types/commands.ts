@@ -2005,7 +2005,7 @@ export interface SearchParams {
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-  /** Up to 16 words. All of them must be in a fact; case doesn't matter. A word that ends with * stands for all that begin like it. */
+  /** Up to 16 words. All of them must be in a fact; case doesn't matter. A word that ends with * stands for all that begin like it; there may be two such words. */
   query: string;
   /** sessionId looks in one session only. */
   sessionId?: string;
