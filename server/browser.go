@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -127,11 +128,12 @@ func (b *browsers) useLink(code string) (string, bool) {
 	return l.token, ok && time.Now().Before(l.until)
 }
 
-// cookieName is the cookie's. Cookies know no ports, so the name has the server's: two servers on one
-// machine don't log each other's users out.
+// cookieName is the cookie's. Cookies know no ports, so the name has the one that the browser
+// asked: two servers on one machine don't log each other's users out, and nodes behind one
+// address have one login.
 func cookieName(r *http.Request) string {
-	if p, ok := r.Context().Value(linkKey{}).(*link); ok && p.local.port != "" {
-		return "agentd_session_" + p.local.port
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && port != "" {
+		return "agentd_session_" + port
 	}
 	return "agentd_session"
 }

@@ -85,7 +85,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 			break
 		}
 		result, failed := s.forwardCommand(ctx, q, to, d, body, err)
-		if !onItsWay(failed) || time.Since(began) > unreachedFor || !pause(ctx, nodeCheck/2) {
+		if !onItsWay(failed) || time.Since(began) > s.opt.MoveWait || !pause(ctx, nodeCheck/2) {
 			return result, failed
 		}
 		// The node is stopping or being drained, or just was: its sessions are on their way to

@@ -3,11 +3,13 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"agentd/command"
 	"agentd/fault"
@@ -24,11 +26,15 @@ type passing struct {
 	// lost says that the body was too large to be kept, and passed that another node
 	// passed the request on.
 	lost, passed bool
+	// header is that of the answer.
+	header http.Header
 	// to is where the request goes, and why the reason; set by [PassOn].
 	to  string
 	why error
-	// command has another node carry out a command of this request.
+	// command has another node carry out a command of this request; wait is how long a
+	// session on its way is waited for.
 	command func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error)
+	wait    time.Duration
 }
 
 // PassOn has another node answer a request that a [Mount] handles and that failed
@@ -38,7 +44,11 @@ type passing struct {
 func PassOn(ctx context.Context, err error) bool {
 	p, ok := ctx.Value(passingKey).(*passing)
 	f, known := errors.AsType[*fault.Error](err)
-	if !ok || !known || f.Elsewhere == "" || p.lost || p.passed {
+	if !ok || !known || f.Elsewhere == "" || p.lost {
+		return false
+	}
+	if p.passed {
+		p.header.Set(elsewhereHeader, "1") // nothing was carried out here
 		return false
 	}
 	p.to, p.why = f.Elsewhere, err
@@ -49,11 +59,25 @@ func PassOn(ctx context.Context, err error) bool {
 // session, with the token of a request to a [Mount]. It is for protocols in which a
 // request stands in a session of this node and can't be passed on as a whole. An
 // error that names no node is returned as it is. Request is the context of the request;
-// the command may be carried out after it ended.
-func Elsewhere(ctx, request context.Context, p command.Params, err error) (json.RawMessage, error) {
+// the command may be carried out after it ended. While the session is on its way from one
+// node to another it is tried again, here first.
+func Elsewhere(ctx, request context.Context, p command.Params, err error, again func() (any, error)) (any, error) {
 	pass, ok := request.Value(passingKey).(*passing)
+	for began := time.Now(); ; {
+		result, failed := elsewhereOnce(ctx, pass, p, err)
+		if !ok || !onItsWay(failed) || time.Since(began) > pass.wait || !pause(ctx, nodeCheck/2) {
+			return result, failed
+		}
+		var here any
+		if here, err = again(); err == nil {
+			return here, nil
+		}
+	}
+}
+
+func elsewhereOnce(ctx context.Context, pass *passing, p command.Params, err error) (json.RawMessage, error) {
 	f, known := errors.AsType[*fault.Error](err)
-	if !ok || !known || f.Elsewhere == "" {
+	if pass == nil || !known || f.Elsewhere == "" {
 		return nil, err
 	}
 	d, ok := command.Lookup(p.Command())
@@ -76,6 +100,13 @@ func (p *passing) Read(b []byte) (int, error) {
 		_, _ = p.kept.Write(b[:n]) // it never fails
 	}
 	return n, err
+}
+
+// again has a request handled once more, from its beginning.
+func (p *passing) again(r *http.Request) {
+	p.body = io.NopCloser(bytes.NewReader(p.kept.Bytes()))
+	p.kept, p.to, p.why = bytes.Buffer{}, "", nil
+	r.Body = p
 }
 
 // Close implements [io.Closer].
@@ -113,14 +144,26 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	req.Header.Set("Authorization", q.authorization)
 	req.Header.Set("X-Request-ID", q.id)
 	req.Header.Set(forwardedHeader, "1")
+	if r.Method == http.MethodPost { // what may end something when its client leaves
+		leave := rand.Text()
+		req.Header.Set(leaveHeader, leave)
+		defer func() {
+			if r.Context().Err() != nil && !s.isStopping() {
+				s.tellLeft(r, q, p.to, leave)
+			}
+		}()
+	}
 	s.metrics.forwarded.Add(1)
 	res, err := s.nodes.Do(req) //nolint:gosec // as above
 	if err != nil {
 		return errors.Join(p.why, err)
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
-	if res.StatusCode == http.StatusUnauthorized {
+	switch {
+	case res.StatusCode == http.StatusUnauthorized:
 		return p.why // that node doesn't know this token
+	case res.Header.Get(elsewhereHeader) != "":
+		return errors.Join(p.why, errPassedBack)
 	}
 	copyHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)

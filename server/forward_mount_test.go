@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/fault"
 	"agentd/server"
@@ -47,7 +48,7 @@ func TestAMountPassesOn(t *testing.T) {
 		if passed = server.PassOn(q.Context(), f); !passed {
 			w.WriteHeader(http.StatusTeapot)
 		}
-	}, nil)
+	}, func(o *server.Options) { o.MoveWait = time.Millisecond })
 	req := r.request(http.MethodPost, "/m/x?a=b", "the body")
 	req.Header.Set("A2a-Version", "1.0")
 	req.Header.Set("Origin", r.base)

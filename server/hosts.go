@@ -40,6 +40,10 @@ func (l hostList) check(r *http.Request) error {
 		// No browser reaches a Unix socket, and its clients have no name for it.
 		return l.checkOrigin(r, p.local)
 	}
+	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
+		// No browser asks without a name: it is a plain check of a balancer.
+		return l.checkOrigin(r, p.local)
+	}
 	if known := p.host.Load(); known == nil || *known != r.Host {
 		if !l.ours(r.Host, p.local, schemeOf(r)) {
 			return fault.New(fault.Forbidden, "the Host header names a host this server doesn't serve; add it to the allowed hosts")

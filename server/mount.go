@@ -16,6 +16,11 @@ import (
 // token, and what its body takes in memory is part of the budget of all bodies.
 func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) error {
 	ctx := r.Context()
+	if id := r.Header.Get(leaveHeader); q.forwarded && id != "" {
+		var end func()
+		ctx, end = s.passed.untilLeft(ctx, q.tokenID(), id)
+		defer end()
+	}
 	if q.login != nil {
 		done, err := s.openStream(q.login.TokenID, "mount")
 		if err != nil {
@@ -30,7 +35,7 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 	}
 	// A request that was passed on here is answered here; what it asks for in a session of
 	// another node that node is still asked for, and asks no one else.
-	pass := &passing{body: http.NoBody, passed: q.forwarded}
+	pass := &passing{body: http.NoBody, passed: q.forwarded, header: w.Header(), wait: s.opt.MoveWait}
 	if q.authorization != "" && !m.Spools {
 		pass.command = func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error) {
 			return s.forwardCommand(ctx, q, to, d, body, why)
@@ -48,13 +53,19 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 			pass.body, r.Body = body, pass
 		}
 	}
-	m.Handler.ServeHTTP(w, r)
-	if pass.to == "" || w.status != 0 {
-		return nil
+	for began := time.Now(); ; {
+		m.Handler.ServeHTTP(w, r)
+		if pass.to == "" || w.status != 0 {
+			return nil
+		}
+		clear(w.Header()) // what the handler prepared belongs to its own answer
+		maps.Copy(w.Header(), header)
+		err := s.forwardMount(w, r, q, pass)
+		if !onItsWay(err) || time.Since(began) > s.opt.MoveWait || !pause(r.Context(), nodeCheck/2) {
+			return err
+		}
+		pass.again(r) // the session is on its way to another node, or here
 	}
-	clear(w.Header()) // what the handler prepared belongs to its own answer
-	maps.Copy(w.Header(), header)
-	return s.forwardMount(w, r, q, pass)
 }
 
 // whileGood returns a context that ends, with the reason as its cause, when the

@@ -82,6 +82,10 @@ type Options struct {
 	WriteTimeout time.Duration
 	// CommandTimeout is the longest that a command may take, default 5 minutes.
 	CommandTimeout time.Duration
+	// MoveWait is how long a request waits for a session that is on its way from one node
+	// to another: its node can't be reached any more, or says that another one has it.
+	// The default is 15 s.
+	MoveWait time.Duration
 	// AdmissionWait is how long a command waits for its turn when the bound is
 	// reached, default 2 s.
 	AdmissionWait time.Duration
@@ -141,6 +145,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.IdleTimeout, 2*time.Minute)
 	setDefault(&o.WriteTimeout, 30*time.Second)
 	setDefault(&o.CommandTimeout, 5*time.Minute)
+	setDefault(&o.MoveWait, 15*time.Second)
 	setDefault(&o.AdmissionWait, 2*time.Second)
 	setDefault(&o.Heartbeat, 10*time.Second)
 	setDefault(&o.Recheck, time.Second)

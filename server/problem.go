@@ -26,6 +26,17 @@ func asFault(err error) *fault.Error {
 	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more under this request id")
 }
 
+// duringStop says of what a stopping server refuses that it can be tried again soon: another
+// node, or the next process, does it.
+func (s *Server) duringStop(f *fault.Error) *fault.Error {
+	if f.Kind != fault.Unavailable || f.RetryAfter > 0 || !s.isStopping() {
+		return f
+	}
+	again := *f
+	again.RetryAfter = time.Second
+	return &again
+}
+
 // problemOf turns an error into what is sent. The cause stays here.
 func problemOf(err error, requestID string) *wire.Problem {
 	p := wire.ProblemOf(asFault(err))

@@ -47,7 +47,7 @@ func (q *request) tokenID() string {
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{id: s.requestID(r), template: "other"}
-	rec := &recorder{ResponseWriter: w}
+	rec := &recorder{ResponseWriter: w, stops: s.isStopping}
 	rec.timeout.Store(int64(s.opt.WriteTimeout))
 	rec.coding, rec.mustCode = acceptedCoding(r.Header)
 	if r.ProtoMajor > 1 {
@@ -76,6 +76,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if s.isStopping() { // the next server of this address may do it
 			h.Set("Connection", "close")
+			q.err = s.duringStop(asFault(q.err))
 		}
 		writeProblem(rec, q.err, q.id)
 	}
@@ -132,6 +133,11 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 		return wrongMethod(w, fits, r.Method)
 	case m != nil:
 		q.template = m.Prefix
+		if id := r.Header.Get(leftHeader); q.forwarded && id != "" {
+			s.passed.left(q.tokenID(), id)
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
 		return s.serveMount(w, r, q, m)
 	}
 	return fault.New(fault.NotFound, "there is nothing at this address")
@@ -275,11 +281,16 @@ type recorder struct {
 	secret bool
 	// begun, if set, is called when the answer begins.
 	begun func()
+	// stops reports whether the server does.
+	stops func() bool
 }
 
 // begin notes the status with which an answer begins.
 func (w *recorder) begin(status int) {
 	w.status = status
+	if h := w.Header(); status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" && w.stops != nil && w.stops() {
+		h.Set("Retry-After", "1") // at every door, however it says the rest
+	}
 	if w.begun != nil {
 		w.begun()
 	}

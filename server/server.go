@@ -32,6 +32,8 @@ type Server struct {
 	bodies           *budget
 	answers          answers
 	conns            conns
+	// passed are requests that other nodes passed on.
+	passed passedOn
 
 	mu      sync.Mutex
 	stopped bool

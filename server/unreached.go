@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// unreachedFor is how long a command waits for a session that is on its way from one node to
-// another: its node can't be reached any more, or says that another one has it.
-const unreachedFor = 15 * time.Second
-
 // elsewhereHeader is on the answer of a node that was asked for a session which it doesn't
 // have: nothing was carried out.
 const elsewhereHeader = "Agentd-Elsewhere"

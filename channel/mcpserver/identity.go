@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"reflect"
@@ -27,8 +26,9 @@ type Identity struct {
 	Tools []string
 	// Elsewhere has the node that owns a session carry out a command that failed with
 	// err here because it doesn't. It returns the result, or err if it names no such
-	// node; nil where there is one node.
-	Elsewhere func(ctx context.Context, p command.Params, err error) (json.RawMessage, error)
+	// node; again tries here once more, for a session that comes here. It is nil where
+	// there is one node.
+	Elsewhere func(ctx context.Context, p command.Params, err error, again func() (any, error)) (any, error)
 }
 
 // wants reports whether a tool is among those that were chosen.

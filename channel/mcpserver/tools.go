@@ -138,11 +138,12 @@ func (s *Server) runCommand(ctx context.Context, id *Identity, p command.Params)
 	if err := id.may(p); err != nil {
 		return nil, err
 	}
-	res, err := s.opt.Runtime.Do(ctx, id.Caller, p)
+	here := func() (any, error) { return s.opt.Runtime.Do(ctx, id.Caller, p) }
+	res, err := here()
 	if err == nil || id.Elsewhere == nil {
 		return res, err
 	}
-	return id.Elsewhere(ctx, p, err)
+	return id.Elsewhere(ctx, p, err, here)
 }
 
 // runCommandAs carries out a command and reads its result into another type, which has part

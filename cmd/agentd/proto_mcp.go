@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,9 +65,9 @@ func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {
 }
 
 // elsewhere has the node that owns a session carry out commands of a request.
-func elsewhere(request context.Context) func(context.Context, command.Params, error) (json.RawMessage, error) {
-	return func(ctx context.Context, p command.Params, err error) (json.RawMessage, error) {
-		return server.Elsewhere(ctx, request, p, err)
+func elsewhere(request context.Context) func(context.Context, command.Params, error, func() (any, error)) (any, error) {
+	return func(ctx context.Context, p command.Params, err error, again func() (any, error)) (any, error) {
+		return server.Elsewhere(ctx, request, p, err, again)
 	}
 }
 
