@@ -309,7 +309,7 @@ func TestMCPAndACPGoOnWithTheNextServer(t *testing.T) {
 // What is sent to the user's own server may be sent again.
 func TestWhatStdioSendsMayBeSentAgain(t *testing.T) {
 	w := newRelay(io.Discard, nil)
-	w.own = true
+	w.keyed = true
 	for _, tt := range []struct{ line, want string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"list_sessions"}`, `{"jsonrpc":"2.0","id":1,"method":"list_sessions"}`},
 		{`{"jsonrpc":"2.0","id":"x","method":"submit_turn","params":{"input":"a"}}`, `{"jsonrpc":"2.0","id":"x","method":"submit_turn","params":{"idempotencyKey":"stdio_*","input":"a"}}`},

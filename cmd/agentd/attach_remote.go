@@ -66,11 +66,10 @@ func currentFolder(f facts.Source) string {
 // answer.
 type repeatable struct{}
 
-// keyed gives a command for the user's own server a key, so that one that was under way
-// when the server ended is carried out once. The key is taken off again by done: the
-// parameters are the caller's.
+// keyed gives a command a key, so that one that was under way when its server ended is carried
+// out once. The key is taken off again by done: the parameters are the caller's.
 func (r *remoteFacts) keyed(ctx context.Context, p command.Params) (_ context.Context, done func()) {
-	if !r.own {
+	if !r.own && !r.repeats {
 		return ctx, func() {}
 	}
 	done = func() {}

@@ -20,6 +20,7 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
+	"agentd/fault"
 	"agentd/session"
 	"agentd/store"
 )
@@ -118,6 +119,8 @@ type localFacts struct {
 	caller  command.Caller
 	// commands are those that the manager carries out.
 	commands *command.Table
+	// node reaches one of the nodes that share the database.
+	node func(address string) (*remoteFacts, error)
 }
 
 func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog.Logger) (*localFacts, error) {
@@ -131,7 +134,9 @@ func (a *app) openLocal(ctx context.Context, c *config.Config, n need, log *slog
 	if err != nil {
 		return nil, err
 	}
-	l := &localFacts{store: s, caller: command.Local()}
+	l := &localFacts{store: s, caller: command.Local(), node: func(address string) (*remoteFacts, error) {
+		return dialServer(address, a.token(c))
+	}}
 	if err := l.start(ctx, a, c, n, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -204,6 +209,9 @@ func (l *localFacts) Do(ctx context.Context, p command.Params, result any) error
 		do = l.runtime.Do
 	}
 	res, err := do(ctx, l.caller, p)
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Elsewhere != "" && l.node != nil {
+		return l.throughNode(ctx, f, p, result)
+	}
 	if err != nil || result == nil {
 		return err
 	}
@@ -212,6 +220,20 @@ func (l *localFacts) Do(ctx context.Context, p command.Params, result any) error
 		return fmt.Errorf("result of %s: %w", p.Command(), err)
 	}
 	return json.Unmarshal(data, result)
+}
+
+// throughNode has the node carry out a command that has its session.
+func (l *localFacts) throughNode(ctx context.Context, why *fault.Error, p command.Params, result any) error {
+	r, err := l.node(why.Elsewhere)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	defer func() { _ = r.Close() }() // it only gives connections up
+	err = r.Do(ctx, p, result)
+	if fault.KindOf(err) == fault.Unauthenticated {
+		return fault.Wrap(fault.Unauthenticated, err, "%s, which doesn't know the token of this folder; set AGENTD_TOKEN", why.Detail)
+	}
+	return err
 }
 
 func (l *localFacts) Page(ctx context.Context, sessionID string, after uint64, limit int) ([]facts.Fact, uint64, error) {

@@ -62,7 +62,7 @@ func FuzzStdioMessage(f *testing.F) {
 			return
 		}
 		w := newRelay(io.Discard, nil)
-		w.own = true
+		w.keyed = true
 		m := w.read(data)
 		if sent := w.encode(m); len(sent) == 0 {
 			t.Errorf("%q is sent as nothing", data)

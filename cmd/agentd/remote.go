@@ -34,6 +34,8 @@ type remoteFacts struct {
 	// the project that it is used from, and the folder in it.
 	own       bool
 	root, cwd string
+	// repeats says that what finds its server stopping is sent again.
+	repeats bool
 	// leave says that this process doesn't use the server any more; nil says nothing.
 	leave func()
 }
@@ -45,6 +47,7 @@ func dialServer(address, token string) (*remoteFacts, error) {
 	if err != nil {
 		return nil, usagef("--server: %s", strings.TrimPrefix(err.Error(), "client: "))
 	}
+	r.repeats, r.http.Transport = true, &steady{next: r.http.Transport}
 	return r, nil
 }
 

@@ -52,8 +52,9 @@ const maxMessage = 256 << 20
 // relay passes lines on to a server's WebSocket and its messages back.
 func (a *app) relay(ctx context.Context, r *remoteFacts) error {
 	w := newRelay(a.out, func(ctx context.Context) (*websocket.Conn, error) { return dialSocket(ctx, r) })
+	w.keyed = r.own || r.repeats
 	if r.own {
-		w.own, w.isGoing = true, r.isGoing
+		w.isGoing = r.isGoing
 	}
 	return w.run(ctx, a.in)
 }

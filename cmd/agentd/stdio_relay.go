@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,9 +28,11 @@ const relayRetries = 8
 type relay struct {
 	dial func(context.Context) (*websocket.Conn, error)
 	out  io.Writer
-	// own says that the server is the user's own: what is sent may be made repeatable.
-	own bool
-	// isGoing reports whether the server is about to end.
+	// keyed says that what is sent may be made repeatable.
+	keyed bool
+	// refused counts how often in a row the server said that it stops.
+	refused int
+	// isGoing reports whether the server is about to end; nil if only its answers tell.
 	isGoing func(context.Context) bool
 
 	// sending is held while something is sent, so that all is sent in order.
@@ -48,7 +51,7 @@ type relay struct {
 }
 
 func newRelay(out io.Writer, dial func(context.Context) (*websocket.Conn, error)) *relay {
-	return &relay{out: out, dial: dial, idle: make(chan struct{}, 1), subs: newRelaySubs(), isGoing: func(context.Context) bool { return false }}
+	return &relay{out: out, dial: dial, idle: make(chan struct{}, 1), subs: newRelaySubs()}
 }
 
 // relayed is a message that was sent, or is to be.
@@ -102,7 +105,7 @@ func (w *relay) run(ctx context.Context, in io.Reader) error {
 		}
 		w.detach(conn)
 		if brought {
-			failures = 0
+			failures = w.refused
 		}
 		if conn, err = w.reconnect(ctx, err, &failures); err != nil || ctx.Err() != nil {
 			return ignoreEnd(ctx, err)
@@ -317,22 +320,6 @@ func (w *relay) receive(ctx context.Context, conn *websocket.Conn) (got bool, er
 	}
 }
 
-// relayAnswer is an answer of a server.
-type relayAnswer struct {
-	ID     json.RawMessage `json:"id"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
-
-// unavailable reports whether the server could not do it now.
-func (r *relayAnswer) unavailable() bool {
-	if r.Error == nil {
-		return false
-	}
-	var e wire.RPCError
-	return json.Unmarshal(r.Error, &e) == nil && e.Err().Kind == fault.Unavailable
-}
-
 // handle returns what the client gets of a message of the server; nil is nothing.
 func (w *relay) handle(ctx context.Context, message []byte) ([]byte, error) {
 	if len(message) > 0 && message[0] == '[' {
@@ -348,7 +335,7 @@ func (w *relay) handle(ctx context.Context, message []byte) ([]byte, error) {
 	if m.Method != "" {
 		return w.handleNotice(ctx, message)
 	}
-	if m.unavailable() && w.isGoing(ctx) {
+	if w.goes(ctx, m.unavailable()) {
 		return nil, errGoing // the next server answers
 	}
 	w.mu.Lock()
@@ -394,14 +381,14 @@ func (w *relay) handleBatch(ctx context.Context, message []byte) ([]byte, error)
 		return nil, fmt.Errorf("stdio: a message of the server: %w", err)
 	}
 	answers := make([]relayAnswer, len(parts))
-	unavailable := false
+	var refused *fault.Error
 	for i, part := range parts {
 		if err := json.Unmarshal(part, &answers[i]); err != nil {
 			return nil, fmt.Errorf("stdio: a message of the server: %w", err)
 		}
-		unavailable = unavailable || answers[i].unavailable()
+		refused = cmp.Or(refused, answers[i].unavailable())
 	}
-	if unavailable && w.isGoing(ctx) {
+	if w.goes(ctx, refused) {
 		return nil, errGoing
 	}
 	w.mu.Lock()

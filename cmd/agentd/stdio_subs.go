@@ -174,7 +174,7 @@ func (w *relay) read(line []byte) *relayed {
 		if call.Notification() {
 			call.ID, call.added = w.newID(), true
 		}
-		if d, known := command.Lookup(command.Name(call.Method)); w.own && known && d.Mutates {
+		if d, known := command.Lookup(command.Name(call.Method)); w.keyed && known && d.Mutates {
 			call.Params = withMember(call.Params, "idempotencyKey", quoted("stdio_"+rand.Text()))
 		}
 		m.calls = append(m.calls, call)
@@ -234,7 +234,7 @@ func (w *relay) encode(m *relayed) []byte {
 // on over a restart.
 func (w *relay) hides(call *relayedCall) bool {
 	var p map[string]json.RawMessage
-	if !w.own || len(call.Params) > 0 && json.Unmarshal(call.Params, &p) != nil {
+	if !w.keyed || len(call.Params) > 0 && json.Unmarshal(call.Params, &p) != nil {
 		return false
 	}
 	for _, name := range []string{"sessionId", "channelId", "feed", "cursor", "after", "snapshot"} {
@@ -381,7 +381,7 @@ func (w *relay) handleEnd(ctx context.Context, n *relayNotice, message []byte) (
 		return message, nil
 	}
 	_ = json.Unmarshal(end["problem"], &problem) // without one it is no end of the server
-	if problem.Code == string(fault.Unavailable) && w.isGoing(ctx) {
+	if problem.Code == string(fault.Unavailable) && w.goes(ctx, problem.Err()) {
 		return nil, errGoing
 	}
 	w.mu.Lock()
