@@ -81,7 +81,7 @@ $(LINT):
 	@sh scripts/lint-tool.sh
 
 .PHONY: needs
-needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compiler, PostgreSQL, Node.js, Chromium.
+needs: ## Install what "make test" needs beyond Go (Debian, as root): a C compiler, PostgreSQL, PgBouncer, HAProxy, Node.js, Chromium.
 	@sh scripts/needs.sh
 
 .PHONY: test

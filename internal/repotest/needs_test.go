@@ -126,11 +126,11 @@ func TestGoScript(t *testing.T) {
 func TestNeedsScriptNamesAllAtOnce(t *testing.T) {
 	m := newMachine(t)
 	_, fsys, _ := repository(t)
-	for _, name := range []string{"compiler.sh", "postgres.sh", "pgbouncer.sh", "node.sh", "browser.sh"} {
+	for _, name := range []string{"compiler.sh", "postgres.sh", "pgbouncer.sh", "haproxy.sh", "node.sh", "browser.sh"} {
 		copyFile(t, fsys, "scripts/"+name, filepath.Join(m.dir, "scripts", name))
 	}
 	// Whether PostgreSQL is there is the system's business, in Debian's folder.
-	m.fails(t, []string{"C compiler", "Node.js", "Chromium", "of 5 are missing", "make test-unit"}, "needs.sh")
+	m.fails(t, []string{"C compiler", "Node.js", "Chromium", "of 6 are missing", "make test-unit"}, "needs.sh")
 }
 
 func TestPhasesScriptPrintsATable(t *testing.T) {
