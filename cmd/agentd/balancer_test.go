@@ -63,7 +63,7 @@ func rollBehindHAProxy(t *testing.T, rounds int) {
 	for i, door := range balancedDoors {
 		clients.Go(func() {
 			c := &balancedClient{balanced: b, door: door.name, session: fmt.Sprintf("sess_door%d", i), pause: 100 * time.Millisecond}
-			c.use(door.open, &reached[i])
+			c.giveTurns(door.open, &reached[i])
 		})
 	}
 	everyDoor := func() {
@@ -225,9 +225,9 @@ type balancedClient struct {
 	pause time.Duration
 }
 
-// use gives one turn after the other through a door until the end, and then looks whether the
+// giveTurns gives one turn after the other through a door until the end, and then looks whether the
 // session has exactly these.
-func (c *balancedClient) use(open func(context.Context, *balancedClient) (func(n int) error, error), reached *atomic.Int64) {
+func (c *balancedClient) giveTurns(open func(context.Context, *balancedClient) (func(n int) error, error), reached *atomic.Int64) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
 	turn, err := open(ctx, c)
