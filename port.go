@@ -28,49 +28,51 @@ func (p Port) Do(ctx context.Context, c command.Caller, params command.Params) (
 		_, own := p.loop.ThreadsOf(c.Account)
 		_, all := p.loop.Threads()
 		if err := p.manager.AdmitWork(c.Account, own, all); err != nil {
-			return nil, err
+			return nil, p.explain(ctx, err)
 		}
 	}
-	return p.Runtime.Do(ctx, c, params)
+	result, err := p.Runtime.Do(ctx, c, params)
+	return result, p.explain(ctx, err)
 }
 
 // Events implements [command.Runtime].
 func (p Port) Events(ctx context.Context, c command.Caller, sessionID string, after uint64, limit int) ([]command.Delivered, uint64, error) {
 	records, last, err := p.Runtime.Events(ctx, c, sessionID, after, limit)
-	return delivered(sessionID, records), last, err
+	return delivered(sessionID, records), last, p.explain(ctx, err)
 }
 
 // Oldest implements [command.Runtime].
 func (p Port) Oldest(ctx context.Context, c command.Caller, sessionID string) (uint64, error) {
 	if err := p.manager.See(ctx, c, sessionID); err != nil {
-		return 0, err
+		return 0, p.explain(ctx, err)
 	}
-	return p.manager.Oldest(ctx, sessionID)
+	oldest, err := p.manager.Oldest(ctx, sessionID)
+	return oldest, p.explain(ctx, err)
 }
 
 // Subscribe implements [command.Runtime].
 func (p Port) Subscribe(ctx context.Context, c command.Caller, sessionID string, after uint64) (command.Stream, error) {
 	sub, err := p.manager.SubscribeAs(ctx, c, sessionID, after)
 	if err != nil {
-		return nil, err
+		return nil, p.explain(ctx, err)
 	}
-	return &sessionStream{id: sessionID, Subscription: sub}, nil
+	return &sessionStream{port: p, id: sessionID, Subscription: sub}, nil
 }
 
 // SubscribeAll implements [command.Runtime].
 func (p Port) SubscribeAll(ctx context.Context, c command.Caller, after string) (command.Stream, error) {
 	feed, err := p.manager.SubscribeAllAs(ctx, c, after)
 	if err != nil {
-		return nil, err
+		return nil, p.explain(ctx, err)
 	}
-	return &feedStream{feed}, nil
+	return &feedStream{feed, p}, nil
 }
 
 // Output implements [command.Runtime].
 func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*command.Output, error) {
 	blob, mediaType, err := p.Runtime.Output(ctx, c, ref)
 	if err != nil {
-		return nil, err
+		return nil, p.explain(ctx, err)
 	}
 	info := blob.Info()
 	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
@@ -78,13 +80,15 @@ func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*comman
 
 // LocateProcess implements [command.ProcessFinder].
 func (p Port) LocateProcess(ctx context.Context, c command.Caller, processID string) (sessionID string, started uint64, err error) {
-	return p.manager.LocateProcess(ctx, c, processID)
+	sessionID, started, err = p.manager.LocateProcess(ctx, c, processID)
+	return sessionID, started, p.explain(ctx, err)
 }
 
 // FollowChannel says that a stream of a session now goes to the peer of a remote
 // channel; see [command.ChannelFollower].
 func (r *Runtime) FollowChannel(ctx context.Context, caller command.Caller, channelID, sessionID string) (command.ChannelStream, error) {
-	return r.channels.Follow(ctx, caller, channelID, sessionID)
+	stream, err := r.channels.Follow(ctx, caller, channelID, sessionID)
+	return stream, r.Port().explain(ctx, err)
 }
 
 func delivered(sessionID string, records []store.Record) []command.Delivered {
@@ -98,17 +102,21 @@ func delivered(sessionID string, records []store.Record) []command.Delivered {
 // sessionStream is a subscription to one session.
 type sessionStream struct {
 	*session.Subscription
-	id string
+	port Port
+	id   string
 }
 
 // Next implements [command.Stream].
 func (s *sessionStream) Next(ctx context.Context) ([]command.Delivered, error) {
 	records, err := s.Subscription.Next(ctx)
-	return delivered(s.id, records), err
+	return delivered(s.id, records), s.port.explain(ctx, err)
 }
 
 // feedStream is a subscription to all sessions.
-type feedStream struct{ *session.Feed }
+type feedStream struct {
+	*session.Feed
+	port Port
+}
 
 // Next implements [command.Stream].
 func (s *feedStream) Next(ctx context.Context) ([]command.Delivered, error) {
@@ -118,5 +126,5 @@ func (s *feedStream) Next(ctx context.Context) ([]command.Delivered, error) {
 		r := &records[i]
 		out[i] = command.Delivered{SessionID: r.SessionID, Sequence: r.Sequence, Data: r.Data, RemovedThrough: r.RemovedThrough, Cursor: r.Cursor()}
 	}
-	return out, err
+	return out, s.port.explain(ctx, err)
 }

@@ -176,6 +176,16 @@ func Wrap(k Kind, err error, format string, args ...any) *Error {
 	return &Error{Kind: k, Detail: fmt.Sprintf(format, args...), Err: err}
 }
 
+// stopRetry is how long to wait when a runtime stops: by then another node, or the next process,
+// answers.
+const stopRetry = time.Second
+
+// Stopping says that the runtime stops and that the same can be asked for again soon. The cause,
+// which may be nil, is whatever part of it was closed already.
+func Stopping(err error) *Error {
+	return &Error{Kind: Unavailable, Detail: "the runtime is stopping", RetryAfter: stopRetry, Err: err}
+}
+
 // KindOf returns the kind of the first classified error in err's chain, and
 // Internal for any other error.
 func KindOf(err error) Kind {

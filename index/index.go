@@ -318,4 +318,4 @@ func (x *Indexer) answerSettlers(err error) {
 	}
 }
 
-var errStopping = fault.New(fault.Unavailable, "the runtime is stopping")
+var errStopping = fault.Stopping(nil)

@@ -27,14 +27,27 @@ func asFault(err error) *fault.Error {
 }
 
 // duringStop says of what a stopping server refuses that it can be tried again soon: another
-// node, or the next process, does it.
-func (s *Server) duringStop(f *fault.Error) *fault.Error {
-	if f.Kind != fault.Unavailable || f.RetryAfter > 0 || !s.isStopping() {
+// node, or the next process, does it. What has no kind then, a part of the runtime that is
+// closed already says.
+func duringStop(err error) *fault.Error {
+	if _, ok := errors.AsType[*fault.Error](err); !ok {
+		return fault.Stopping(err)
+	}
+	f := asFault(err)
+	if f.Kind != fault.Unavailable || f.RetryAfter > 0 {
 		return f
 	}
 	again := *f
-	again.RetryAfter = time.Second
+	again.RetryAfter = fault.Stopping(nil).RetryAfter
 	return &again
+}
+
+// faultOf is an error as it is said now.
+func (s *Server) faultOf(err error) *fault.Error {
+	if s.isStopping() {
+		return duringStop(err)
+	}
+	return asFault(err)
 }
 
 // problemOf turns an error into what is sent. The cause stays here.
@@ -62,6 +75,9 @@ func writeProblem(w http.ResponseWriter, err error, requestID string) {
 // WriteProblem answers a request of a [Mount] with an error, as the server's own
 // addresses do: with the request's id, and with the time to wait if there is one.
 func WriteProblem(w http.ResponseWriter, err error) {
+	if rec, ok := w.(*recorder); ok && rec.stops() {
+		err = duringStop(err)
+	}
 	writeProblem(w, err, w.Header().Get("X-Request-ID"))
 }
 

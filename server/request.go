@@ -25,6 +25,8 @@ type request struct {
 	// template is the route's pattern, for logs and metrics.
 	template string
 	err      error // what it failed with, for the log
+	// known says that the answer is none to keep in the log.
+	known bool
 	// authorization is the header, for a node that the request is passed on to;
 	// forwarded says that a node passed it on to us.
 	authorization string
@@ -76,7 +78,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if s.isStopping() { // the next server of this address may do it
 			h.Set("Connection", "close")
-			q.err = s.duringStop(asFault(q.err))
+			q.err = s.faultOf(q.err)
 		}
 		writeProblem(rec, q.err, q.id)
 	}
@@ -231,6 +233,9 @@ func (s *Server) logRequest(r *http.Request, w *recorder, q *request, took time.
 	if q.err != nil {
 		f = asFault(q.err)
 		level = levelOf(f.Kind)
+	}
+	if q.known {
+		level = slog.LevelDebug
 	}
 	if !s.opt.Logger.Enabled(r.Context(), level) {
 		return

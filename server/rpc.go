@@ -93,7 +93,7 @@ func (c *rpc) call(ctx context.Context, held *answerCharge, r *wire.RPCRequest) 
 		}
 	}
 	if err != nil {
-		return nil, then, wire.RPCErrorOf(c.s.duringStop(asFault(err)))
+		return nil, then, wire.RPCErrorOf(c.s.faultOf(err))
 	}
 	return result, then, nil
 }

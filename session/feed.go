@@ -137,7 +137,7 @@ func (f *Feed) Next(ctx context.Context) ([]FeedRecord, error) {
 			continue
 		}
 		if f.m.topics.closed.Load() {
-			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+			return nil, fault.Stopping(nil)
 		}
 		select {
 		case <-ctx.Done():

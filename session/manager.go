@@ -248,7 +248,7 @@ func (m *Manager) acquireWriter(sessionID string) (*writer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, fault.Wrap(fault.Unavailable, errStopped, "the runtime is stopping")
+		return nil, fault.Stopping(errStopped)
 	}
 	w := m.writers[sessionID]
 	if w == nil {

@@ -381,7 +381,7 @@ func (s *Subscription) Next(ctx context.Context) ([]store.Record, error) {
 			return records, nil
 		}
 		if s.m.topics.closed.Load() {
-			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+			return nil, fault.Stopping(nil)
 		}
 		select {
 		case <-ctx.Done():

@@ -656,38 +656,8 @@ func (w *writer) quiesce() error {
 
 // storeFault classifies an error of the store for a caller.
 func storeFault(err error) error {
-	var f *fault.Error
-	var owned *store.OwnedError
-	var removed *store.TrimmedError
-	switch {
-	case errors.As(err, &f):
-		return err
-	case errors.As(err, &removed):
-		return fault.Wrap(fault.NotFound, err, "the events of session %s through %d were removed by retention", removed.SessionID, removed.Through)
-	case errors.Is(err, store.ErrExists):
-		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is already in use; choose another")
-	case errors.Is(err, store.ErrNoSpace):
-		return fault.Wrap(fault.Unavailable, err, "the disk is full: nothing was written; free some space and try again")
-	case errors.Is(err, store.ErrFull):
-		f := fault.Wrap(fault.Unavailable, err, "the database has no connection left: nothing was written; try again")
-		f.RetryAfter = time.Second
+	if f := StoreFault(err); f != nil {
 		return f
-	case errors.Is(err, store.ErrUnknownOutcome):
-		return fault.Wrap(fault.Unavailable, err, "the connection to the store broke and the command may or may not have run; repeat it with the same ids or idempotency key")
-	case errors.As(err, &owned):
-		f := fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
-		f.Elsewhere = owned.Address
-		return f
-	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
-		return fault.Wrap(fault.Unavailable, err, "another node took the session over; nothing was written; try again")
-	case errors.Is(err, store.ErrFailed):
-		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
-	case errors.Is(err, store.ErrRestored):
-		return fault.Wrap(fault.Unavailable, err, "the database was restored to an earlier moment: nothing is accepted until agentd is restarted")
-	case errors.Is(err, store.ErrCorrupt):
-		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
-	case errors.Is(err, store.ErrClosed):
-		return fault.Wrap(fault.Unavailable, err, "the store is closed")
 	}
 	return fault.Wrap(fault.Unavailable, err, "the store rejected the write")
 }

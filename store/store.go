@@ -72,6 +72,8 @@ var (
 	ErrRestored = errors.New("store: the database was restored to an earlier moment")
 	// ErrFull: the database has no connection left; nothing was written.
 	ErrFull = errors.New("store: the database has no connection left")
+	// ErrUnavailable: the database can't be reached, or takes no writes, for now.
+	ErrUnavailable = errors.New("store: the database is not available")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store: closed")
 )

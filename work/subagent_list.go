@@ -83,7 +83,7 @@ func (w *Work) waitFor(limit, ctx context.Context, caller command.Caller, id str
 		case <-changed:
 		case <-limit.Done():
 		case <-w.ctx.Done():
-			return nil, fault.New(fault.Unavailable, "the runtime is stopping")
+			return nil, fault.Stopping(nil)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "the caller stopped waiting")

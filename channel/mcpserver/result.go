@@ -17,7 +17,10 @@ func faultOf(err error) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errStopping) {
+	if errors.Is(err, errStopping) {
+		return fault.Stopping(err)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fault.Wrap(fault.Unavailable, err, "the call was abandoned; it may still complete")
 	}
 	return fault.Wrap(fault.Internal, err, "something went wrong inside agentd; its log has more")

@@ -247,7 +247,9 @@ func (s *Server) awaitTurn(ctx context.Context, req *mcp.CallToolRequest, id *Id
 	case call.Err() != nil:
 		return nil, s.clientLeft(call, req, id, ref, wait, owns)
 	case s.stop.Err() != nil:
-		return s.failedResult(fault.New(fault.Unavailable, "the server is stopping; the turn continues after the restart, and %s waits for it again", waitTurn), id), nil
+		f := fault.Stopping(errStopping)
+		f.Detail = "the server is stopping; the turn continues after the restart, and " + waitTurn + " waits for it again"
+		return s.failedResult(f, id), nil
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
 		return (&outcome{ref: ref, watch: w.watch, status: "running"}).result(), nil
 	}

@@ -29,7 +29,7 @@ func doorMCP(ctx context.Context, c *balancedClient) (func(int) error, error) {
 				return err
 			case strings.Contains(answer, `"completed"`):
 				return nil
-			case !strings.Contains(answer, "is stopping") && strings.Contains(answer, "}"):
+			case !strings.Contains(answer, `"retryAfter":`) && strings.Contains(answer, "}"):
 				return errors.New(answer)
 			}
 			c.again.Add(1)
@@ -59,7 +59,7 @@ func doorMCPSession(ctx context.Context, c *balancedClient) (func(int) error, er
 				}
 				if err == nil {
 					text, _ := json.Marshal(res)
-					if !strings.Contains(string(text), "is stopping") {
+					if !strings.Contains(string(text), `"retryAfter":`) {
 						return errors.New(string(text))
 					}
 				}

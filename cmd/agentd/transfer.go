@@ -303,6 +303,7 @@ func (s *serving) importBody(r *http.Request, caller command.Caller) (got *trans
 
 // refuse answers with an error, and logs what isn't the caller's mistake.
 func (s *serving) refuse(w http.ResponseWriter, err error) {
+	err = s.runtime.Explain(err)
 	if k := fault.KindOf(err); k == fault.Internal || k == fault.Unavailable {
 		s.log.Error("a request could not be carried out", "error", err, "requestId", w.Header().Get("X-Request-ID"))
 	}

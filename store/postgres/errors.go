@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,7 +21,10 @@ const (
 	codeSerialization  = "40001"
 	codeDeadlock       = "40P01"
 	codeDiskFull       = "53100"
+	codeOutOfMemory    = "53200"
 	codeTooMany        = "53300" // connections
+	codeReadOnly       = "25006" // a standby, or a primary that became one
+	codeNotNow         = "57P03" // it starts, stops or recovers
 	codeDataCorrupted  = "XX001"
 	codeIndexCorrupted = "XX002"
 )
@@ -39,10 +45,17 @@ func connectionEnded(e *pgconn.PgError) bool {
 
 // classifyError gives an error the port's meaning where it has one.
 func classifyError(err error) error {
-	if isFull(err) {
+	switch {
+	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
+		return err // it has it already
+	case isFull(err):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case isUnreachable(err):
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	switch sqlState(err) {
+	case codeReadOnly, codeNotNow, codeOutOfMemory:
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	case codeDiskFull:
 		return fmt.Errorf("%w: %w", store.ErrNoSpace, err)
 	case codeDataCorrupted, codeIndexCorrupted:
@@ -86,6 +99,20 @@ func committed(err error) error {
 func isFull(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == codeTooMany
+}
+
+// isUnreachable reports whether there was no connection, or the one that there was ended. Unlike
+// isConnection it is sure of it.
+func isUnreachable(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return connectionEnded(e) || strings.HasPrefix(e.Code, "08")
+	}
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	_, broken := errors.AsType[*net.OpError](err)
+	return refused || broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
 // isConnection reports whether err is a failure of the connection and not of a

@@ -17,7 +17,7 @@ func (s *Store) retryOnce(ctx context.Context, do func(*pgxpool.Pool) error) err
 		s.pool.Reset()
 		err = do(s.pool)
 	}
-	return err
+	return classifyError(err)
 }
 
 // Bounds of the pause before a connection is asked for again.

@@ -1,0 +1,63 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"agentd/fault"
+	"agentd/store"
+)
+
+// How long to wait before the same is asked of the store again: what passes by itself, and what
+// a person has to see to.
+const (
+	passesSoon  = time.Second
+	needsPerson = 30 * time.Second
+)
+
+// StoreFault is what an error of the store means to a caller, nil if it means nothing that is
+// known. An error that is classified already stays as it is. It is the one place that says which
+// failures of the store pass, and when to come again.
+func StoreFault(err error) error {
+	var f *fault.Error
+	var owned *store.OwnedError
+	var removed *store.TrimmedError
+	switch {
+	case errors.As(err, &f):
+		return err
+	case errors.As(err, &removed):
+		return fault.Wrap(fault.NotFound, err, "the events of session %s through %d were removed by retention", removed.SessionID, removed.Through)
+	case errors.Is(err, store.ErrExists):
+		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is already in use; choose another")
+	case errors.Is(err, store.ErrNoSpace):
+		return comeAgain(needsPerson, err, "the disk is full: nothing was written; free some space and try again")
+	case errors.Is(err, store.ErrFull):
+		return comeAgain(passesSoon, err, "the database has no connection left: nothing was written; try again")
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return comeAgain(passesSoon, err, "the connection to the store broke and the command may or may not have run; repeat it with the same ids or idempotency key")
+	case errors.Is(err, store.ErrUnavailable):
+		return comeAgain(passesSoon, err, "the database can't be reached now, or takes no writes; try again")
+	case errors.As(err, &owned):
+		f := fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
+		f.Elsewhere = owned.Address
+		return f
+	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
+		return comeAgain(passesSoon, err, "another node took the session over; nothing was written; try again")
+	case errors.Is(err, store.ErrFailed):
+		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
+	case errors.Is(err, store.ErrRestored):
+		return fault.Wrap(fault.Unavailable, err, "the database was restored to an earlier moment: nothing is accepted until agentd is restarted")
+	case errors.Is(err, store.ErrCorrupt):
+		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
+	case errors.Is(err, store.ErrClosed):
+		return fault.Stopping(err)
+	}
+	return nil
+}
+
+// comeAgain says that something can't be done now, and when it may be.
+func comeAgain(after time.Duration, err error, detail string) error {
+	f := fault.Wrap(fault.Unavailable, err, "%s", detail)
+	f.RetryAfter = after
+	return f
+}
