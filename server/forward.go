@@ -38,13 +38,15 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 	defer cancel()
 	res, err := s.forwardRequest(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
 	if err != nil {
-		return nil, errors.Join(why, goneNode(ctx, err))
+		return nil, notReached(why, goneNode(ctx, err))
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	data, err := io.ReadAll(res.Body)
 	switch {
 	case err != nil:
-		return nil, fault.Wrap(fault.Unavailable, goneNode(ctx, err), "the connection to the node that owns the session broke; the command may have run: repeat it with the same ids or idempotency key")
+		f := fault.Wrap(fault.Unavailable, goneNode(ctx, err), "the connection to the node that owns the session broke; the command may have run: repeat it with the same ids or idempotency key")
+		f.RetryAfter = nodeRetry
+		return nil, f
 	case res.StatusCode == http.StatusOK:
 		return bytes.TrimSuffix(data, []byte("\n")), nil
 	case res.StatusCode == http.StatusUnauthorized:
@@ -53,7 +55,7 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 	if p, ok := wire.DecodeProblem(data); ok {
 		f := p.Err()
 		if res.Header.Get(elsewhereHeader) != "" {
-			return nil, fault.Wrap(f.Kind, errPassedBack, "%s", f.Detail)
+			return nil, notReached(fault.New(f.Kind, "%s", f.Detail), errPassedBack)
 		}
 		return nil, f
 	}
@@ -85,7 +87,7 @@ func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request,
 	defer stopWatching()
 	res, err := s.forwardRequest(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
 	if err != nil {
-		return errors.Join(why, err)
+		return notReached(why, goneNode(ctx, err))
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	if res.StatusCode == http.StatusUnauthorized {

@@ -156,14 +156,14 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	s.metrics.forwarded.Add(1)
 	res, err := s.nodes.Do(req) //nolint:gosec // as above
 	if err != nil {
-		return errors.Join(p.why, err)
+		return notReached(p.why, goneNode(ctx, err))
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	switch {
 	case res.StatusCode == http.StatusUnauthorized:
 		return p.why // that node doesn't know this token
 	case res.Header.Get(elsewhereHeader) != "":
-		return errors.Join(p.why, errPassedBack)
+		return notReached(p.why, errPassedBack)
 	}
 	copyHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)

@@ -9,8 +9,15 @@ import (
 	"agentd/fault"
 )
 
+// Where balancers and supervisors ask, without a token.
+const (
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
+
 // serveHealth answers GET /healthz: the process runs and answers.
-func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request, _ *request) error {
+func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request, q *request) error {
+	q.known = true
 	return writeJSON(w, []byte(`{"status":"ok"}`))
 }
 
@@ -18,17 +25,32 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request, _ *request)
 const readyTimeout = 5 * time.Second
 
 // serveReady answers GET /readyz: commands can be carried out. Why they can't is
-// for the log; anyone may ask here.
-func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, _ *request) error {
+// for the log; anyone may ask here. Balancers ask several times a second: what they were told
+// before is logged for debugging only.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request, q *request) error {
+	err := s.checkReady(r.Context())
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	before := s.readiness.Swap(&said)
+	q.known = before == nil && err == nil || before != nil && *before == said
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, []byte(`{"status":"ready"}`))
+}
+
+func (s *Server) checkReady(ctx context.Context) error {
 	if s.isStopping() {
 		return fault.New(fault.Unavailable, "the server is stopping")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := s.backend.Ready(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the runtime can't carry out commands now")
 	}
-	return writeJSON(w, []byte(`{"status":"ready"}`))
+	return nil
 }
 
 // serveStatus answers GET /v1/status.

@@ -40,7 +40,7 @@ func (l hostList) check(r *http.Request) error {
 		// No browser reaches a Unix socket, and its clients have no name for it.
 		return l.checkOrigin(r, p.local)
 	}
-	if r.Host == "" && !r.ProtoAtLeast(1, 1) {
+	if r.Host == "" && !r.ProtoAtLeast(1, 1) && (r.URL.Path == healthPath || r.URL.Path == readyPath) {
 		// No browser asks without a name: it is a plain check of a balancer.
 		return l.checkOrigin(r, p.local)
 	}

@@ -58,7 +58,7 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	s.metrics.forwarded.Add(1)
 	conn, _, err := websocket.Dial(ctx, to+"/v1/ws", &websocket.DialOptions{HTTPClient: s.nodes, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled}) //nolint:bodyclose // Dial closes it
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Unavailable, err, "%s, and it can't be reached", asFault(why).Detail)
+		return nil, nil, notReached(fault.New(fault.Unavailable, "%s, and it can't be reached", asFault(why).Detail), err)
 	}
 	conn.SetReadLimit(-1) // it is a node of ours: what it sends is what it would store
 	var m *wire.RPCMessage
@@ -69,7 +69,7 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	res := &subscribeResult{}
 	switch {
 	case err != nil:
-		err = fault.Wrap(fault.Unavailable, err, "the connection to the node that owns the session broke")
+		err = notReached(fault.New(fault.Unavailable, "the connection to the node that owns the session broke"), err)
 	case m.Error != nil:
 		err = m.Error.Err()
 	default:
@@ -97,13 +97,13 @@ func (p *rpcConn) relay(sub *subscription, conn *websocket.Conn) error {
 	for {
 		m, err := readRPC(sub.ctx, conn)
 		if err != nil {
-			return fault.Wrap(fault.Unavailable, err, "the connection to the node that owns the session broke: subscribe again")
+			return notReached(fault.New(fault.Unavailable, "the connection to the node that owns the session broke: subscribe again"), err)
 		}
 		switch m.Method {
 		case "subscription.ended":
 			var end subscriptionEnd
 			if err := json.Unmarshal(m.Params, &end); err != nil || end.Problem == nil {
-				return fault.New(fault.Unavailable, "the node that owns the session ended the subscription")
+				return notReached(fault.New(fault.Unavailable, "the node that owns the session ended the subscription"), err)
 			}
 			return end.Problem.Err()
 		case "event":

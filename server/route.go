@@ -42,8 +42,8 @@ func (s *Server) routeTable() []route {
 		{http.MethodGet, "/v1/openapi.json", false, s.serveDocument},
 		{http.MethodGet, "/v1/schemas/{name}", false, s.serveSchema},
 		{http.MethodGet, "/v1/status", false, s.serveStatus},
-		{http.MethodGet, "/healthz", true, s.serveHealth},
-		{http.MethodGet, "/readyz", true, s.serveReady},
+		{http.MethodGet, healthPath, true, s.serveHealth},
+		{http.MethodGet, readyPath, true, s.serveReady},
 		{http.MethodGet, "/metrics", false, s.serveMetrics},
 	}
 }

@@ -34,6 +34,8 @@ type Server struct {
 	conns            conns
 	// passed are requests that other nodes passed on.
 	passed passedOn
+	// readiness is what was said last about it, empty if all is well.
+	readiness atomic.Pointer[string]
 
 	mu      sync.Mutex
 	stopped bool

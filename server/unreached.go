@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"time"
+
+	"agentd/fault"
 )
 
 // elsewhereHeader is on the answer of a node that was asked for a session which it doesn't
@@ -13,6 +15,23 @@ const elsewhereHeader = "Agentd-Elsewhere"
 
 // errPassedBack says that the node that should have a session says that another one does.
 var errPassedBack = errors.New("server: the node that was asked does not have the session either")
+
+// nodeRetry is how long to wait when a session's node doesn't answer: it is being restarted, or
+// its sessions go on elsewhere once its lease has ended.
+const nodeRetry = time.Second
+
+// notReached says why a request can't be carried out here, and that it may be soon, as the node
+// that has the session didn't answer.
+func notReached(why, err error) error {
+	f, ok := errors.AsType[*fault.Error](why)
+	if !ok {
+		return errors.Join(why, err)
+	}
+	again := *f
+	again.Err = errors.Join(f.Err, err)
+	again.RetryAfter = max(f.RetryAfter, nodeRetry)
+	return &again
+}
 
 // onItsWay reports whether a request was carried out nowhere because its session is between
 // two nodes.
