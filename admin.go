@@ -92,6 +92,16 @@ func (r *Runtime) tokensFor(caller command.Caller, p command.Params) (TokenKeepe
 	return r.opt.Host.Tokens, nil
 }
 
+// tokenOrders are the orders of the list of tokens.
+var tokenOrders = command.Orders[command.TokenRecord]{
+	"created": func(t command.TokenRecord) string { return command.TimeKey(t.CreatedAt) },
+}
+
+// accountOrders are the orders of the list of accounts.
+var accountOrders = command.Orders[command.AccountRecord]{
+	"name": func(a command.AccountRecord) string { return a.Account },
+}
+
 func (r *Runtime) listTokens(_ context.Context, caller command.Caller, p *command.ListTokens) (*command.ListTokensResult, error) {
 	tokens, err := r.tokensFor(caller, p)
 	if err != nil {
@@ -101,7 +111,14 @@ func (r *Runtime) listTokens(_ context.Context, caller command.Caller, p *comman
 	if err != nil {
 		return nil, err
 	}
-	return &command.ListTokensResult{Tokens: append([]command.TokenRecord{}, list...)}, nil
+	page, err := command.NewOrderedPage(&p.Page, "created", "asc", tokenOrders, func(t command.TokenRecord) string { return t.TokenID })
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		page.Offer(list[i])
+	}
+	return &command.ListTokensResult{Tokens: page.Things(), Total: page.Total, NextCursor: page.Next()}, nil
 }
 
 func (r *Runtime) createToken(ctx context.Context, caller command.Caller, p *command.CreateToken) (*keptToken, error) {
@@ -182,7 +199,14 @@ func (r *Runtime) listAccounts(ctx context.Context, caller command.Caller, p *co
 		}
 		accounts = countTokens(accounts, tokens)
 	}
-	return &command.ListAccountsResult{Accounts: accounts}, nil
+	page, err := command.NewOrderedPage(&p.Page, "name", "", accountOrders, func(a command.AccountRecord) string { return a.Account })
+	if err != nil {
+		return nil, err
+	}
+	for i := range accounts {
+		page.Offer(accounts[i])
+	}
+	return &command.ListAccountsResult{Accounts: page.Things(), Total: page.Total, NextCursor: page.Next()}, nil
 }
 
 // countTokens adds the active tokens to accounts, and accounts that have nothing else.

@@ -30,7 +30,7 @@ type TokenRecord struct {
 }
 
 // ListTokens lists tokens.
-type ListTokens struct{}
+type ListTokens struct{ Page }
 
 // Command implements [Params].
 func (*ListTokens) Command() Name             { return "list_tokens" }
@@ -39,10 +39,14 @@ func (*ListTokens) returns(*ListTokensResult) {}
 // Validate implements [Params].
 func (p *ListTokens) Validate() error { return check(p) }
 
-// ListTokensResult has all tokens.
+// ListTokensResult is a page of tokens.
 type ListTokensResult struct {
 	// Tokens are ordered by their age, oldest first, those that ended included.
 	Tokens []TokenRecord `json:"tokens"`
+	// Total counts the tokens, over all pages.
+	Total int64 `json:"total"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
 }
 
 // CreateToken makes a token.
@@ -104,7 +108,7 @@ func (*RevokeToken) returns(*TokenRecord) {}
 func (p *RevokeToken) Validate() error { return check(p) }
 
 // ListAccounts lists accounts.
-type ListAccounts struct{}
+type ListAccounts struct{ Page }
 
 // Command implements [Params].
 func (*ListAccounts) Command() Name               { return "list_accounts" }
@@ -113,11 +117,15 @@ func (*ListAccounts) returns(*ListAccountsResult) {}
 // Validate implements [Params].
 func (p *ListAccounts) Validate() error { return check(p) }
 
-// ListAccountsResult has all accounts.
+// ListAccountsResult is a page of accounts.
 type ListAccountsResult struct {
-	// Accounts that have stored something, have a token or have quotas of their own, the
-	// operator's first.
+	// Accounts that have stored something, have a token or have quotas of their own, ordered
+	// by their names, the operator's first.
 	Accounts []AccountRecord `json:"accounts"`
+	// Total counts the accounts, over all pages.
+	Total int64 `json:"total"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
 }
 
 // AccountRecord is one account.
@@ -280,7 +288,7 @@ func (*RunRetention) returns(*RetentionRun) {}
 func (p *RunRetention) Validate() error { return check(p) }
 
 // ListNodes lists the nodes of the runtime.
-type ListNodes struct{}
+type ListNodes struct{ Page }
 
 // Command implements [Params].
 func (*ListNodes) Command() Name            { return "list_nodes" }
@@ -289,10 +297,14 @@ func (*ListNodes) returns(*ListNodesResult) {}
 // Validate implements [Params].
 func (p *ListNodes) Validate() error { return check(p) }
 
-// ListNodesResult has all nodes.
+// ListNodesResult is a page of nodes.
 type ListNodesResult struct {
-	// Nodes that share the store, this one first.
+	// Nodes that share the store, ordered by their names, whichever node answers.
 	Nodes []NodeRecord `json:"nodes"`
+	// Total counts the nodes, over all pages.
+	Total int64 `json:"total"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
 }
 
 // NodeRecord is one node.

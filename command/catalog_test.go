@@ -171,6 +171,36 @@ func asFault(err error, into **fault.Error) bool {
 	return errors.As(err, into)
 }
 
+// uncounted are the lists without a total: to count them is to look at each entry, in its
+// own session.
+var uncounted = []Name{"list_channels", "list_schedules"}
+
+// TestEveryListComesInPages: whatever is called list_ takes limit and cursor and answers
+// with a list, the next cursor and, but for a few, a total.
+func TestEveryListComesInPages(t *testing.T) {
+	for _, d := range Catalog() {
+		if !strings.HasPrefix(string(d.Name), "list_") {
+			continue
+		}
+		if _, ok := d.Form.New().(Paged); !ok {
+			t.Errorf("%s takes no limit and cursor: embed Page", d.Name)
+		}
+		result := reflect.TypeOf(d.Form.Result).Elem()
+		if rows := result.Field(0).Type; rows.Kind() != reflect.Slice {
+			t.Errorf("%s: its result begins with %s, not with a list", d.Name, rows)
+		}
+		for name, json := range map[string]string{"NextCursor": "nextCursor,omitempty", "Total": "total"} {
+			f, ok := result.FieldByName(name)
+			if name == "Total" && slices.Contains(uncounted, d.Name) {
+				continue
+			}
+			if !ok || f.Tag.Get("json") != json {
+				t.Errorf("%s: its result has no %s", d.Name, json)
+			}
+		}
+	}
+}
+
 func TestUnknownCommandIsNotFound(t *testing.T) {
 	for _, name := range []Name{"", "no_such", "Create_Session", "create_session ", Name(strings.Repeat("x", 10_000))} {
 		if _, err := Decode(name, nil); fault.KindOf(err) != fault.NotFound {

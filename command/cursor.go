@@ -73,6 +73,19 @@ func inPages(p Params, do func() (any, error)) (any, error) {
 	return res, err
 }
 
+// EachPage asks for the pages of a list, one after the other, until the last. ask carries
+// the command out and returns the nextCursor of its answer.
+func EachPage(list Paged, ask func() (next string, err error)) error {
+	page := list.Paging()
+	for {
+		next, err := ask()
+		if err != nil || next == "" {
+			return err
+		}
+		page.Cursor = next
+	}
+}
+
 // sealNext seals the nextCursor of a result, whichever struct it is.
 func sealNext(name Name, res any) {
 	v := reflect.Indirect(reflect.ValueOf(res))

@@ -228,6 +228,7 @@ type PeerPushResult struct {
 
 // ListPeerPushes lists the push configurations of peers' tasks.
 type ListPeerPushes struct {
+	Page
 	// NativeProtocol of the peers, such as a2a.
 	NativeProtocol string `json:"nativeProtocol" max:"128"`
 	// RemoteTaskID keeps the wishes about one task.
@@ -245,10 +246,14 @@ func (*ListPeerPushes) returns(*ListPeerPushesResult) {}
 // Validate implements [Params].
 func (p *ListPeerPushes) Validate() error { return check(p) }
 
-// ListPeerPushesResult are push configurations, ordered by task and id.
+// ListPeerPushesResult is a page of push configurations.
 type ListPeerPushesResult struct {
-	// Pushes that fit.
+	// Pushes of this page, ordered by account, task and id.
 	Pushes []PeerPushRecord `json:"pushes"`
+	// Total counts the push configurations that the filters keep, over all pages.
+	Total int64 `json:"total"`
+	// NextCursor is the cursor of the next page; absent on the last.
+	NextCursor string `json:"nextCursor,omitempty"`
 }
 
 // PeerPushRecord is a push configuration of a peer's task and its progress.

@@ -44,6 +44,8 @@ func (p *ListProjectRules) Validate() error { return check(p) }
 type ListProjectRulesResult struct {
 	// Rules of this page.
 	Rules []ProjectRule `json:"rules"`
+	// Total counts the rules that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

@@ -165,6 +165,8 @@ func (p *ListSubagents) Validate() error { return check(p) }
 type ListSubagentsResult struct {
 	// Subagents of this page.
 	Subagents []SubagentRecord `json:"subagents"`
+	// Total counts the children that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

@@ -33,9 +33,13 @@ func (l live) Status(context.Context, command.Caller) any {
 }
 
 // runLive starts a server over the real runtime on a store in memory.
-func runLive(t testing.TB) *running {
+func runLive(t testing.TB) *running { return runLiveWith(t, func(*agentd.Options) {}) }
+
+// runLiveWith is runLive with other options of the runtime.
+func runLiveWith(t testing.TB, change func(*agentd.Options)) *running {
 	st := storetest.NewMem()
 	opt := agentd.Options{Store: st, Provider: script.New("script", nil), Model: "script"}
+	change(&opt)
 	rt, err := agentd.Open(context.Background(), opt)
 	if err != nil {
 		t.Fatal(err)

@@ -381,17 +381,26 @@ func (r *request) listNodes(ctx context.Context, p *command.ListNodes) (*command
 	if err := CheckAdmin(r.caller, p); err != nil {
 		return nil, err
 	}
-	shared := r.m.shared
-	if shared == nil {
-		return &command.ListNodesResult{Nodes: []command.NodeRecord{r.m.onlyNode()}}, nil
-	}
-	nodes, err := shared.Nodes(ctx)
+	page, err := command.NewOrderedPage(&p.Page, "name", "", nodeOrders, nodeName)
 	if err != nil {
-		return nil, storeFault(err)
+		return nil, err
 	}
-	res := &command.ListNodesResult{Nodes: []command.NodeRecord{}}
-	for i := range nodes {
-		res.Nodes = append(res.Nodes, nodeRecord(&nodes[i]))
+	if r.m.shared == nil {
+		page.Offer(r.m.onlyNode())
+	} else {
+		nodes, err := r.m.shared.Nodes(ctx)
+		if err != nil {
+			return nil, storeFault(err)
+		}
+		for i := range nodes {
+			page.Offer(nodeRecord(&nodes[i]))
+		}
 	}
-	return res, nil
+	return &command.ListNodesResult{Nodes: page.Things(), Total: page.Total, NextCursor: page.Next()}, nil
 }
+
+// nodeOrders are the orders of the list of nodes. It is the same whichever node answers:
+// the next page may come from another one.
+var nodeOrders = command.Orders[command.NodeRecord]{"name": nodeName}
+
+func nodeName(n command.NodeRecord) string { return n.NodeID }

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -279,7 +281,9 @@ func (r *request) changePush(ctx context.Context, k *command.PeerTaskKey, config
 }
 
 func (r *request) setPeerPush(ctx context.Context, p *command.SetPeerPush) (*command.PeerPushResult, error) {
-	have, err := r.listPeerPushes(ctx, &command.ListPeerPushes{NativeProtocol: p.NativeProtocol, RemoteTaskID: p.RemoteTaskID})
+	have, err := r.listPeerPushes(ctx, &command.ListPeerPushes{
+		Page: command.Page{Limit: maxPushes}, NativeProtocol: p.NativeProtocol, RemoteTaskID: p.RemoteTaskID,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -327,30 +331,49 @@ func (r *request) listPeerPushes(ctx context.Context, p *command.ListPeerPushes)
 	if p.RemoteTaskID != "" && !p.All {
 		scan.Prefix = peerKey(p.NativeProtocol, state.PeerInbound, r.caller.Account, p.RemoteTaskID) + "/"
 	}
-	res := &command.ListPeerPushesResult{Pushes: []command.PeerPushRecord{}}
+	page, err := command.NewOrderedPage(&p.Page, "id", "", pushOrders, pushPlace)
+	if err != nil {
+		return nil, err
+	}
 	for e, err := range r.m.opt.Store.Scan(ctx, scan) {
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		rec, err := r.readPush(ctx, p.NativeProtocol, e)
+		if p.RemoteTaskID == "" || isPushOf(e.Key, p.RemoteTaskID) {
+			page.Offer(e.Key)
+		}
+	}
+	res := &command.ListPeerPushesResult{Pushes: []command.PeerPushRecord{}, Total: page.Total, NextCursor: page.Next()}
+	for _, key := range page.Things() {
+		rec, err := r.readPush(ctx, p.NativeProtocol, key)
 		if err != nil {
 			return nil, err
 		}
-		if rec != nil && (p.RemoteTaskID == "" || rec.RemoteTaskID == p.RemoteTaskID) {
+		if rec != nil {
 			res.Pushes = append(res.Pushes, *rec)
 		}
 	}
 	return res, nil
 }
 
+// pushOrders are the orders of the list of push configurations: that of their keys.
+var pushOrders = command.Orders[string]{"id": func(key string) string { return key }}
+
+// pushPlace tells keys apart that are alike in all that a cursor has room for: peers
+// choose the ids.
+func pushPlace(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
 // readPush returns a push configuration with its progress, or nil if it is gone.
-func (r *request) readPush(ctx context.Context, protocol string, e store.Entry) (*command.PeerPushRecord, error) {
+func (r *request) readPush(ctx context.Context, protocol, key string) (*command.PeerPushRecord, error) {
 	var x pushEntry
-	if found, err := r.readIndexJSON(ctx, kindPush, e.Key, &x); err != nil || !found {
+	if found, err := r.readIndexJSON(ctx, kindPush, key, &x); err != nil || !found {
 		return nil, err
 	}
 	var done pushedEntry
-	if _, err := r.readIndexJSON(ctx, kindPushed, e.Key, &done); err != nil {
+	if _, err := r.readIndexJSON(ctx, kindPushed, key, &done); err != nil {
 		return nil, err
 	}
 	return &command.PeerPushRecord{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"agentd/command"
@@ -43,6 +44,16 @@ func peerKey(protocol, direction, account, remoteID string) string {
 func pushKey(protocol, account, remoteID, configID string) string {
 	return peerKey(protocol, state.PeerInbound, account, remoteID) + "/" + url.PathEscape(configID)
 }
+
+// isPushOf reports whether a key is that of a push configuration of a peer's task, whichever
+// account's it is.
+func isPushOf(key, remoteID string) bool {
+	parts := strings.Split(key, "/")
+	return len(parts) == pushKeyParts && parts[pushKeyParts-2] == url.PathEscape(remoteID)
+}
+
+// pushKeyParts are protocol, direction, account, task and configuration.
+const pushKeyParts = 5
 
 // peerEntry is what the index keeps of a peer's task.
 type peerEntry struct {

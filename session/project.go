@@ -189,9 +189,11 @@ func (r *request) keepProjectRules(tx *Tx, a *state.Action) ([]command.ProjectRu
 
 // listProjectRules lists the rules that were kept, those of the caller's account.
 func (r *request) listProjectRules(ctx context.Context, p *command.ListProjectRules) (*command.ListProjectRulesResult, error) {
-	limit := p.Page.Size()
-	res := &command.ListProjectRulesResult{Rules: []command.ProjectRule{}}
-	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindProjectRule, After: p.Cursor}) {
+	page, err := command.NewOrderedPage(&p.Page, "id", "", projectRuleOrders, projectRulePlace)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kindProjectRule}) {
 		if err != nil {
 			return nil, storeFault(err)
 		}
@@ -202,14 +204,15 @@ func (r *request) listProjectRules(ctx context.Context, p *command.ListProjectRu
 		if !r.caller.Sees(rule.Account) || p.Workspace != "" && rule.Workspace != p.Workspace {
 			continue
 		}
-		if len(res.Rules) == limit {
-			res.NextCursor = res.Rules[limit-1].RuleID
-			break
-		}
-		res.Rules = append(res.Rules, *rule)
+		page.Offer(*rule)
 	}
-	return res, nil
+	return &command.ListProjectRulesResult{Rules: page.Things(), Total: page.Total, NextCursor: page.Next()}, nil
 }
+
+// projectRuleOrders are the orders of the list of rules.
+var projectRuleOrders = command.Orders[command.ProjectRule]{"id": projectRulePlace}
+
+func projectRulePlace(r command.ProjectRule) string { return r.RuleID }
 
 // forgetProjectRule removes a rule. The fact is in the runtime's own session; sessions
 // of the project record it before their next call.

@@ -193,7 +193,7 @@ func filterChildren(all []*state.Subagent, parent string, descendants bool) []*s
 }
 
 func pageOfChildren(list []*state.Subagent, p *command.ListSubagents) *command.ListSubagentsResult {
-	res := &command.ListSubagentsResult{Subagents: []command.SubagentRecord{}}
+	res := &command.ListSubagentsResult{Subagents: []command.SubagentRecord{}, Total: int64(len(list))}
 	for _, a := range list {
 		if a.SubagentID <= p.Cursor {
 			continue

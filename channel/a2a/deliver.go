@@ -15,7 +15,6 @@ import (
 
 	proto "github.com/a2aproject/a2a-go/v2/a2a"
 
-	"agentd/channel"
 	"agentd/command"
 	"agentd/fault"
 	"agentd/internal/wire"
@@ -43,14 +42,14 @@ func (t *teller) deliverDueUpdates(ctx context.Context, x *told) (wait time.Dura
 	if t.s.seal == nil {
 		return 0, ended, nil
 	}
-	list, err := channel.ResultOf[command.ListPeerPushesResult](t.s.opt.Runtime.Do(ctx, caller, &command.ListPeerPushes{
-		NativeProtocol: Protocol, RemoteTaskID: x.rec.RemoteTaskID, Unfinished: true,
-	}))
+	pushes, err := listPushes(&command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: x.rec.RemoteTaskID, Unfinished: true}, func(p command.Params) (any, error) {
+		return t.s.opt.Runtime.Do(ctx, caller, p)
+	})
 	if err != nil {
 		return 0, false, err
 	}
 	left := false
-	for _, p := range list.Pushes {
+	for _, p := range pushes {
 		d := &delivery{t: t, x: x, rec: p, caller: caller, task: task, updates: updates, through: through, ended: ended}
 		again, err := d.run(ctx)
 		if err != nil {

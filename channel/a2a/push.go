@@ -117,6 +117,21 @@ func (s *Server) createPush(ctx context.Context, c *call, p *proto.PushConfig) (
 	return p, nil
 }
 
+// listPushes returns the push configurations of all pages of a list.
+func listPushes(p *command.ListPeerPushes, do func(command.Params) (any, error)) ([]command.PeerPushRecord, error) {
+	var all []command.PeerPushRecord
+	p.Limit = command.MaxPage
+	err := command.EachPage(p, func() (string, error) {
+		list, err := channel.ResultOf[command.ListPeerPushesResult](do(p))
+		if err != nil {
+			return "", err
+		}
+		all = append(all, list.Pushes...)
+		return list.NextCursor, nil
+	})
+	return all, err
+}
+
 // pushConfigs returns a task's configurations, without what is secret in them.
 func (s *Server) pushConfigs(ctx context.Context, c *call, taskID string) ([]*proto.PushConfig, error) {
 	if s.seal == nil {
@@ -126,13 +141,15 @@ func (s *Server) pushConfigs(ctx context.Context, c *call, taskID string) ([]*pr
 	if err != nil {
 		return nil, err
 	}
-	list, err := channel.ResultOf[command.ListPeerPushesResult](s.runCommand(ctx, c, &command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID}))
+	pushes, err := listPushes(&command.ListPeerPushes{NativeProtocol: Protocol, RemoteTaskID: rec.RemoteTaskID}, func(p command.Params) (any, error) {
+		return s.runCommand(ctx, c, p)
+	})
 	if err != nil {
 		return nil, err
 	}
 	out := []*proto.PushConfig{}
-	for i := range list.Pushes {
-		p, err := s.unseal(&list.Pushes[i])
+	for i := range pushes {
+		p, err := s.unseal(&pushes[i])
 		if err != nil {
 			continue // sealed with a key that is gone: it can't be used either
 		}

@@ -240,13 +240,13 @@ func (t *teller) takeUp(ctx context.Context) error {
 			break
 		}
 	}
-	list, err := channel.ResultOf[command.ListPeerPushesResult](t.s.opt.Runtime.Do(ctx, command.Local(), &command.ListPeerPushes{
-		NativeProtocol: Protocol, Unfinished: true, All: true,
-	}))
+	pushes, err := listPushes(&command.ListPeerPushes{NativeProtocol: Protocol, Unfinished: true, All: true}, func(p command.Params) (any, error) {
+		return t.s.opt.Runtime.Do(ctx, command.Local(), p)
+	})
 	if err != nil {
 		return err
 	}
-	for _, push := range list.Pushes {
+	for _, push := range pushes {
 		rec, err := channel.ResultOf[command.PeerTaskRecord](t.s.opt.Runtime.Do(ctx, host(push.Account), &command.GetPeerTask{PeerTaskKey: taskKey(push.RemoteTaskID)}))
 		if err != nil && fault.KindOf(err) == fault.NotFound {
 			continue // a push configuration of a task that isn't here must not block the others

@@ -192,16 +192,20 @@ func takenBack(e *event.Event, removed map[string]bool) {
 
 // pendingActions returns the actions of a session that wait for an answer.
 func (s *session) pendingActions(ctx context.Context) ([]turnview.Action, error) {
-	list, err := runCommand[command.ListActionsResult](ctx, s.a, &command.ListActions{SessionID: s.id, Status: "pending"})
-	if err != nil {
-		return nil, err
-	}
 	var out []turnview.Action
-	for _, raw := range list.Actions {
-		var act turnview.Action
-		if json.Unmarshal(raw, &act) == nil {
-			out = append(out, act)
+	p := &command.ListActions{SessionID: s.id, Status: "pending"}
+	err := command.EachPage(p, func() (string, error) {
+		list, err := runCommand[command.ListActionsResult](ctx, s.a, p)
+		if err != nil {
+			return "", err
 		}
-	}
-	return out, nil
+		for _, raw := range list.Actions {
+			var act turnview.Action
+			if json.Unmarshal(raw, &act) == nil {
+				out = append(out, act)
+			}
+		}
+		return list.NextCursor, nil
+	})
+	return out, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"agentd"
@@ -112,7 +113,6 @@ func (s *serving) workLeft(ctx context.Context) string {
 	var sessions command.ListSessionsResult
 	var tasks command.ListTasksResult
 	var processes command.ListProcessesResult
-	var schedules command.ListSchedulesResult
 	for _, q := range []struct {
 		what  string
 		ask   command.Params
@@ -122,7 +122,6 @@ func (s *serving) workLeft(ctx context.Context) string {
 		{"a turn", &command.ListSessions{Page: one, Status: "running"}, &sessions, func() bool { return len(sessions.Sessions) > 0 }},
 		{"a task", &command.ListTasks{Page: one, Status: "running"}, &tasks, func() bool { return len(tasks.Tasks) > 0 }},
 		{"a process", &command.ListProcesses{Page: one, Status: "running"}, &processes, func() bool { return len(processes.Processes) > 0 }},
-		{"a schedule", &command.ListSchedules{}, &schedules, func() bool { return hasDue(schedules.Schedules) }},
 	} {
 		if err := doInto(ctx, s.runtime, q.ask, q.into); err != nil {
 			return "unknown: " + err.Error()
@@ -131,17 +130,29 @@ func (s *serving) workLeft(ctx context.Context) string {
 			return q.what
 		}
 	}
+	switch due, err := hasDue(ctx, s.runtime); {
+	case err != nil:
+		return "unknown: " + err.Error()
+	case due:
+		return "a schedule"
+	}
 	return ""
 }
 
 // hasDue reports whether a schedule will start something by itself.
-func hasDue(all []command.ScheduleRecord) bool {
-	for i := range all {
-		if all[i].Status == "active" {
-			return true
+func hasDue(ctx context.Context, rt *agentd.Runtime) (due bool, err error) {
+	p := &command.ListSchedules{}
+	err = command.EachPage(p, func() (string, error) {
+		var page command.ListSchedulesResult
+		if err := doInto(ctx, rt, p, &page); err != nil {
+			return "", err
 		}
-	}
-	return false
+		if due = slices.ContainsFunc(page.Schedules, func(x command.ScheduleRecord) bool { return x.Status == "active" }); due {
+			return "", nil
+		}
+		return page.NextCursor, nil
+	})
+	return due, err
 }
 
 // doInto carries out a command of the program itself and reads its result.

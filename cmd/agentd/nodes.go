@@ -16,7 +16,6 @@ import (
 )
 
 func (a *app) nodesCommand() *cobra.Command {
-	p := &command.ListNodes{}
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "Show the nodes that share the database",
@@ -31,8 +30,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes\n  agentd nodes --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
-				return showResult(cmd.Context(), a, f, p, printNodes)
+			return a.withValid(cmd, toLook, &command.ListNodes{}, func(f facts.Source) error {
+				all, err := allNodes(cmd.Context(), f)
+				if err != nil {
+					return err
+				}
+				return a.print(all, func(out *printer) { printNodes(out, all) })
 			})
 		},
 	}
@@ -104,8 +107,8 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 			return ctx.Err()
 		case <-time.After(drainLook):
 		}
-		var list command.ListNodesResult
-		if err := f.Do(ctx, &command.ListNodes{}, &list); err != nil {
+		list, err := allNodes(ctx, f)
+		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(list.Nodes, func(n command.NodeRecord) bool { return n.NodeID == node.NodeID })
@@ -114,8 +117,21 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 		}
 		node = list.Nodes[i]
 	}
-	out := &command.ListNodesResult{Nodes: []command.NodeRecord{node}}
+	out := &command.ListNodesResult{Nodes: []command.NodeRecord{node}, Total: 1}
 	return a.print(out, func(p *printer) { printNodes(p, out) })
+}
+
+// allNodes returns the nodes of all pages.
+func allNodes(ctx context.Context, f facts.Source) (*command.ListNodesResult, error) {
+	all := &command.ListNodesResult{Nodes: []command.NodeRecord{}}
+	p := &command.ListNodes{}
+	err := command.EachPage(p, func() (string, error) {
+		var page command.ListNodesResult
+		err := f.Do(ctx, p, &page)
+		all.Nodes, all.Total = append(all.Nodes, page.Nodes...), page.Total
+		return page.NextCursor, err
+	})
+	return all, err
 }
 
 // drainLook is how often a node that is being drained is looked at.

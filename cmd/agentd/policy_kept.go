@@ -41,12 +41,15 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				p.Workspace = abs
 			}
 			return a.withFacts(cmd, toAct, func(f facts.Source) error {
-				return showResult(cmd.Context(), a, f, p, printProjectRules)
+				return showResult(cmd.Context(), a, f, p, func(out *printer, r *command.ListProjectRulesResult) {
+					printProjectRules(out, r)
+					a.sayMore(r.NextCursor)
+				})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&p.Workspace, "workspace", "", "only the rules of this folder")
-	cmd.Flags().IntVar(&p.Limit, "limit", command.MaxPage, "how many rules to list")
+	addPageFlags(cmd, &p.Page)
 	return a.withDataFlags(cmd)
 }
 

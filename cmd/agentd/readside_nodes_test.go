@@ -68,8 +68,15 @@ func TestReadSideOverTwoNodes(t *testing.T) {
 		}
 	}
 	checkAnswers(sessions, a, b)
-	if n := ask[command.ListNodesResult](b, &command.ListNodes{}); len(n.Nodes) != 2 {
-		t.Errorf("nodes: %+v", n)
+	n := ask[command.ListNodesResult](b, &command.ListNodes{})
+	if len(n.Nodes) != 2 || n.Total != 2 {
+		t.Fatalf("nodes: %+v", n)
+	}
+	// The next page may come from the other node.
+	first := ask[command.ListNodesResult](a, &command.ListNodes{Page: command.Page{Limit: 1}})
+	last := ask[command.ListNodesResult](b, &command.ListNodes{Page: command.Page{Limit: 1, Cursor: first.NextCursor}})
+	if first.Nodes[0].NodeID != n.Nodes[0].NodeID || last.Nodes[0].NodeID != n.Nodes[1].NodeID || last.NextCursor != "" {
+		t.Errorf("node by node: %+v, then %+v", first, last)
 	}
 	page := ask[command.ListTurnsResult](a, &command.ListTurns{Page: command.Page{Limit: 2}})
 

@@ -86,8 +86,8 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 		info.Data = said.Runtime.Data
 	}
 	var pending command.ListActionsResult
-	err = r.Do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: command.MaxPage}}, &pending)
-	info.PendingActions = len(pending.Actions)
+	err = r.Do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: 1}}, &pending)
+	info.PendingActions = int(pending.Total)
 	return info, errors.Join(err)
 }
 

@@ -58,9 +58,15 @@ type serverTokens struct {
 
 // ListTokens implements [agentd.TokenKeeper].
 func (t *serverTokens) ListTokens() ([]command.TokenRecord, error) {
-	var res command.ListTokensResult
-	err := t.remote.Do(t.ctx, &command.ListTokens{}, &res)
-	return res.Tokens, err
+	var all []command.TokenRecord
+	p := &command.ListTokens{}
+	err := command.EachPage(p, func() (string, error) {
+		var page command.ListTokensResult
+		err := t.remote.Do(t.ctx, p, &page)
+		all = append(all, page.Tokens...)
+		return page.NextCursor, err
+	})
+	return all, err
 }
 
 // CreateToken implements [agentd.TokenKeeper].

@@ -1531,6 +1531,10 @@ export interface ReportPeerPushParams {
 
 /** Lists the push configurations of peers' tasks. */
 export interface ListPeerPushesParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
   /** nativeProtocol of the peers, such as a2a. */
   nativeProtocol: string;
   /** remoteTaskId keeps the wishes about one task. */
@@ -2183,6 +2187,10 @@ export interface ArchiveSessionsParams {
 
 /** Lists tokens. */
 export interface ListTokensParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
 }
 
 /** Makes a token. */
@@ -2219,6 +2227,10 @@ export interface RevokeTokenParams {
 
 /** Lists accounts. */
 export interface ListAccountsParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
 }
 
 /** Changes the limits of an account. */
@@ -2283,6 +2295,10 @@ export interface DrainNodeParams {
 
 /** Lists the nodes of the runtime. */
 export interface ListNodesParams {
+  /** The most that is returned; 0 means 100. */
+  limit?: number;
+  /** Cursor goes on where an earlier answer's nextCursor ended. */
+  cursor?: string;
 }
 
 /** Reads what an auditor looks at, over all sessions. */
@@ -5889,6 +5905,8 @@ export interface SubagentRecord {
 export interface ListSubagentsResult {
   /** Subagents of this page. */
   subagents: SubagentRecord[];
+  /** Total counts the children that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -6297,6 +6315,8 @@ export interface ReviewDisagreement {
 export interface ListProjectRulesResult {
   /** Rules of this page. */
   rules: ProjectRule[];
+  /** Total counts the rules that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -6669,10 +6689,14 @@ export interface PeerPushResult {
   changed: boolean;
 }
 
-/** Push configurations, ordered by task and id. */
+/** A page of push configurations. */
 export interface ListPeerPushesResult {
-  /** Pushes that fit. */
+  /** Pushes of this page, ordered by account, task and id. */
   pushes: PeerPushRecord[];
+  /** Total counts the push configurations that the filters keep, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
 }
 
 /** A push configuration of a peer's task and its progress. */
@@ -7365,10 +7389,14 @@ export interface ArchivedSession {
   error?: BulkError;
 }
 
-/** Has all tokens. */
+/** A page of tokens. */
 export interface ListTokensResult {
   /** Ordered by their age, oldest first, those that ended included. */
   tokens: TokenRecord[];
+  /** Total counts the tokens, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
 }
 
 /** What is known of a token: everything but the token. */
@@ -7417,10 +7445,14 @@ export interface NewTokenResult {
   token?: string;
 }
 
-/** Has all accounts. */
+/** A page of accounts. */
 export interface ListAccountsResult {
-  /** Accounts that have stored something, have a token or have quotas of their own, the operator's first. */
+  /** Accounts that have stored something, have a token or have quotas of their own, ordered by their names, the operator's first. */
   accounts: AccountRecord[];
+  /** Total counts the accounts, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
 }
 
 /** One account. */
@@ -7529,10 +7561,14 @@ export interface NodeRecord {
   waiting: number;
 }
 
-/** Has all nodes. */
+/** A page of nodes. */
 export interface ListNodesResult {
-  /** Nodes that share the store, this one first. */
+  /** Nodes that share the store, ordered by their names, whichever node answers. */
   nodes: NodeRecord[];
+  /** Total counts the nodes, over all pages. */
+  total: number;
+  /** The cursor of the next page; absent on the last. */
+  nextCursor?: string;
 }
 
 /** A page of what an auditor looks at. */

@@ -140,8 +140,7 @@ func (c *Conversation) explainTurn() {
 // listTasks lists the tasks of the session.
 func (c *Conversation) listTasks() {
 	res := &command.ListTasksResult{}
-	p := &command.ListTasks{}
-	p.SessionID = c.session
+	p := &command.ListTasks{Page: command.Page{Limit: command.MaxPage}, SessionID: c.session}
 	c.doBeside(p, res, func(err error) {
 		if err != nil {
 			c.View.Warn(c.describe(err))
@@ -163,7 +162,7 @@ func (c *Conversation) listTasks() {
 // listAgents lists the subagents of the session, children below their parents.
 func (c *Conversation) listAgents() {
 	res := &command.ListSubagentsResult{}
-	c.doBeside(&command.ListSubagents{SessionID: c.session, Descendants: true}, res, func(err error) {
+	c.doBeside(&command.ListSubagents{Page: command.Page{Limit: command.MaxPage}, SessionID: c.session, Descendants: true}, res, func(err error) {
 		if err != nil {
 			c.View.Warn(c.describe(err))
 			return

@@ -112,7 +112,7 @@ func ReadContent(ctx context.Context, f Source, ref string, most int64) ([]byte,
 // project that the command was started in.
 func LastSession(ctx context.Context, f Source) (string, error) {
 	var res command.ListSessionsResult
-	p := &command.ListSessions{}
+	p := &command.ListSessions{Sort: "updated", Page: command.Page{Limit: 2}} // one may be the runtime's own
 	if here, ok := f.(interface{ Workspace() string }); ok {
 		p.Workspace = here.Workspace()
 	}
