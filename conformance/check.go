@@ -70,6 +70,7 @@ const (
 	checkJSON   = "input.json"
 	checkKind   = "input.kind"
 	checkBounds = "input.bounds"
+	checkEmpty  = "input.empty"
 )
 
 func inputChecks() []Check {
@@ -77,5 +78,6 @@ func inputChecks() []Check {
 		{ID: checkJSON, Scope: Input, Level: Must, Paragraph: "Runtime event stream, Envelope", Says: "A document is JSON, and a line of a stream is one JSON object."},
 		{ID: checkKind, Scope: Input, Level: Must, Paragraph: "Specification, Scope", Says: "A document is an event, a snapshot, a thread, a task or a pack."},
 		{ID: checkBounds, Scope: Input, Level: Must, Paragraph: "Runtime event stream, Large data", Says: "Large data is behind references: no event and no document is larger than can be read."},
+		{ID: checkEmpty, Scope: Input, Level: Must, Paragraph: "Specification, Profiles and conformance", Says: "There is something to check: an event, or another document. What has none is neither right nor wrong, so it is no proof of anything."},
 	}
 }

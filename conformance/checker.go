@@ -25,6 +25,19 @@ type Checker struct {
 	// held against them.
 	open      map[string]*openActions
 	snapshots []heldSnapshot
+	// partial says that streams leave events out on purpose.
+	partial bool
+	// judged counts what was checked or found wrong.
+	judged int
+}
+
+// Partial declares that the streams which are read from now on leave events out, as those
+// do that were filtered: sequences that are missing are nothing wrong.
+func (c *Checker) Partial() {
+	if !c.partial {
+		c.noteLimitf("the streams are declared partial: missing sequences were not looked for")
+	}
+	c.partial = true
 }
 
 // NewChecker returns a checker of all checks.
@@ -94,6 +107,20 @@ func (c *Checker) file(path string) error {
 // report calls it.
 func (c *Checker) Read(name string, r io.Reader) error {
 	c.countSource()
+	before := c.judged
+	err := c.read(name, r)
+	c.noteEmpty(name, before)
+	return err
+}
+
+// noteEmpty records a source in which nothing was checked.
+func (c *Checker) noteEmpty(name string, before int) {
+	if c.judged == before {
+		c.found(checkEmpty, name, "nothing was checked: it has no event and no other document")
+	}
+}
+
+func (c *Checker) read(name string, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	first, err := readLine(in, c.limits.Line)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errTooLong) {
@@ -118,6 +145,7 @@ func (c *Checker) Read(name string, r io.Reader) error {
 // theirs.
 func (c *Checker) Events(name string, events iter.Seq2[[]byte, error]) error {
 	c.countSource()
+	before := c.judged
 	s := c.newStream()
 	defer s.endStream(name)
 	n := 0
@@ -129,16 +157,18 @@ func (c *Checker) Events(name string, events iter.Seq2[[]byte, error]) error {
 		where := name + ": event " + strconv.Itoa(n)
 		if len(data) > c.limits.Line {
 			c.found(checkBounds, where, fmt.Sprintf("the event is longer than %d bytes", c.limits.Line))
+			s.lost()
 			continue
 		}
 		s.line(where, data)
 	}
+	c.noteEmpty(name, before)
 	return nil
 }
 
 func (c *Checker) countSource() {
 	c.report.Sources++
-	for _, id := range []string{checkJSON, checkKind, checkBounds} {
+	for _, id := range []string{checkJSON, checkKind, checkBounds, checkEmpty} {
 		c.report.Checks[c.at[id]].Made++
 	}
 }
@@ -152,6 +182,7 @@ func (c *Checker) lines(name string, line []byte, err error, in *bufio.Reader) e
 		switch {
 		case errors.Is(err, errTooLong):
 			c.found(checkBounds, where, fmt.Sprintf("the line is longer than %d bytes", c.limits.Line))
+			s.lost()
 			err = skipLine(in)
 		case len(bytes.TrimSpace(line)) > 0:
 			s.line(where, line)
@@ -175,6 +206,9 @@ func (c *Checker) checkDocument(name string, r io.Reader) error {
 	if len(data) > c.limits.Document {
 		c.found(checkBounds, name, fmt.Sprintf("the document is larger than %d bytes", c.limits.Document))
 		return nil
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil // blank lines
 	}
 	o, err := decodeObject(data)
 	if err != nil {
@@ -208,9 +242,9 @@ func (c *Checker) document(name string, o object, size int) {
 		c.apply(Trial, name, o)
 	case has("runtimeCorrelation"):
 		c.apply(Pack, name, o)
-		c.embedded(name, o)
+		c.embedded(name, o, c.newWindow()) // a pack is a selection
 	case has("events"):
-		c.embedded(name, o)
+		c.embedded(name, o, c.newStream())
 		if s := member(o, "snapshot"); s != nil {
 			c.document(name+": snapshot", s, 0)
 		}
@@ -242,6 +276,7 @@ func (c *Checker) apply(scope Scope, where string, o object) {
 		if check.Scope != scope || scope == Snapshot && !whole && !threadOnly(check.ID) {
 			continue
 		}
+		c.judged++
 		c.report.Checks[i].Made++
 		for _, message := range check.document(o) {
 			c.found(check.ID, where, message)
@@ -250,9 +285,8 @@ func (c *Checker) apply(scope Scope, where string, o object) {
 }
 
 // embedded checks the events of a page or a pack: objects, or texts that hold one.
-func (c *Checker) embedded(name string, o object) {
+func (c *Checker) embedded(name string, o object, s *eventStream) {
 	all, _ := o["events"].([]any)
-	s := c.newStream()
 	defer s.endStream(name)
 	for i, x := range all {
 		where := fmt.Sprintf("%s: event %d", name, i+1)
@@ -273,6 +307,7 @@ func (c *Checker) embedded(name string, o object) {
 
 // found records a finding.
 func (c *Checker) found(checkID, where, message string) {
+	c.judged++
 	r := &c.report.Checks[c.at[checkID]]
 	r.Failed++
 	if len(r.Findings) < c.limits.Shown {
@@ -294,10 +329,11 @@ type eventStream struct {
 	actions   map[string]*openActions
 }
 
-func (c *Checker) newStream() *eventStream {
+// newWindow begins a stream that may leave events out.
+func (c *Checker) newWindow() *eventStream {
 	s := &eventStream{c: c, delivered: newMemory[string](c.limits.Remembered), actions: map[string]*openActions{}}
 	for i := range c.checks {
-		if observe := c.checks[i].stream; observe != nil {
+		if observe := c.checks[i].stream; observe != nil && !isGapCheck(c.checks[i].ID) {
 			s.observers, s.ids = append(s.observers, observe(c.limits)), append(s.ids, i)
 		}
 	}
@@ -310,8 +346,10 @@ func (s *eventStream) line(where string, data []byte) {
 	switch {
 	case err != nil:
 		s.c.found(checkJSON, where, err.Error())
+		s.lost()
 	case !isEvent(o):
 		s.c.found(checkKind, where, "it is no event")
+		s.lost()
 	default:
 		s.event(where, o, len(data))
 	}
@@ -320,6 +358,7 @@ func (s *eventStream) line(where string, data []byte) {
 // event makes all checks on an event.
 func (s *eventStream) event(where string, o object, size int) {
 	f := newFact(o, size)
+	s.c.judged++
 	s.c.report.Events++
 	for i := range s.c.checks {
 		check := &s.c.checks[i]

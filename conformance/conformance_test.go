@@ -132,6 +132,64 @@ func TestWindowsOfStreamsConform(t *testing.T) {
 	}
 }
 
+// Remote channels, Recovery: a gap is marked. A stream that loses one event, whichever it
+// is, is not taken for whole, and one that is declared partial is judged by the rest.
+func TestEveryLostEventIsMissed(t *testing.T) {
+	whole := validStream()
+	for i := 1; i < len(whole)-1; i++ {
+		if whole[i+1]["type"] == "snapshot.repaired" {
+			continue // it says that something is missing
+		}
+		read := func(c *Checker) *Report {
+			if err := c.Read("stream", bytes.NewReader(joinLines(slices.Delete(validStream(), i, i+1)))); err != nil {
+				t.Fatal(err)
+			}
+			return c.Report()
+		}
+		if r := read(NewChecker(Limits{})); !slices.Contains(failed(r), checkGap) || r.Conforms(false) {
+			t.Errorf("without event %d: %v", i+1, failed(r))
+		}
+		partial := NewChecker(Limits{})
+		partial.Partial()
+		if r := read(partial); slices.Contains(failed(r), checkGap) || len(r.Notes) != 1 {
+			t.Errorf("declared partial, without event %d: %v, notes %q", i+1, failed(r), r.Notes)
+		}
+	}
+}
+
+// Where nothing was checked, nothing is proved: neither good nor bad.
+func TestNothingIsNoProof(t *testing.T) {
+	good := string(joinLines(validStream()))
+	for _, c := range []struct {
+		sources      []string
+		empty, fails bool
+	}{
+		{[]string{""}, true, true},
+		{[]string{"\n \n\t\n"}, true, true},
+		{[]string{`{"events":[]}`}, true, true},
+		{[]string{"{\n\"events\": []\n}\n"}, true, true},
+		{[]string{good, ""}, true, true},
+		{[]string{"", "[]"}, false, true},
+		{[]string{"no JSON"}, false, true},
+		{[]string{good}, false, false},
+		{[]string{validDocuments["pack"]}, false, false},
+	} {
+		x := NewChecker(Limits{})
+		for _, in := range c.sources {
+			if err := x.Read("source", strings.NewReader(in)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := x.Report(); r.Empty() != c.empty || r.Conforms(false) == c.fails {
+			t.Errorf("%.60q: empty %v, conforms %v\n%s", c.sources, r.Empty(), r.Conforms(false), findings(r))
+		}
+	}
+	x := NewChecker(Limits{})
+	if err := x.Events("session", func(func([]byte, error) bool) {}); err != nil || !x.Report().Empty() {
+		t.Errorf("no events: %v %s", err, findings(x.Report()))
+	}
+}
+
 func TestInputIsBounded(t *testing.T) {
 	long := `{"type":"x","eventId":"e","timestamp":"2026-05-11T10:00:00Z","payload":"` + strings.Repeat("x", 200<<10) + `"}` + "\n"
 	small := strings.ReplaceAll(long, strings.Repeat("x", 200<<10), "y")

@@ -58,7 +58,8 @@ func Fixtures() []Fixture {
 	for _, name := range []string{"snapshot", "thread", "task", "pack", "trial"} {
 		out = append(out, Fixture{Name: "valid/" + name + ".json", Data: pretty(parse(validDocuments[name]))})
 	}
-	out = append(out, Fixture{Name: "valid/redelivered.jsonl", Data: joinLines(redelivered())}, Fixture{Name: "valid/bundle.json", Data: pretty(bundle("action_1"))})
+	out = append(out, Fixture{Name: "valid/redelivered.jsonl", Data: joinLines(redelivered())}, Fixture{Name: "valid/bundle.json", Data: pretty(bundle("action_1"))},
+		Fixture{Name: "valid/repaired.jsonl", Data: joinLines(repaired())}, Fixture{Name: "valid/interleaved.jsonl", Data: joinLines(interleaved())})
 	for _, b := range brokenStreams() {
 		events := validStream()
 		out = append(out, Fixture{Name: "broken/" + b.name() + ".jsonl", Check: b.check, Data: joinLines(b.change(events))})
@@ -71,6 +72,8 @@ func Fixtures() []Fixture {
 	return append(out,
 		Fixture{Name: "broken/" + checkErased + ".json", Check: checkErased, Data: pretty(bundle("action_other"))},
 		Fixture{Name: "broken/input.json.jsonl", Check: checkJSON, Data: append(joinLines(validStream()), []byte("{\"type\":\n")...)},
+		Fixture{Name: "broken/input.empty.jsonl", Check: checkEmpty, Data: []byte("\n\n")},
+		Fixture{Name: "broken/input.empty.page.json", Check: checkEmpty, Data: []byte("{\"events\": [], \"lastSequence\": 7}\n")},
 		Fixture{Name: "broken/input.kind.json", Check: checkKind, Data: []byte("{\"hello\": \"world\"}\n")})
 }
 
@@ -124,6 +127,9 @@ func brokenStreams() []brokenStream {
 		{"stream.order", "", edit("model.delta", func(o object) { o["sequence"] = 2 })},
 		{"stream.event_ids", "", edit("model.delta", func(o object) { o["eventId"] = "evt_001" })},
 		{"stream.gate", "", without("action.resolved")},
+		{checkGap, "", leaveOut(1)},
+		{checkGap, "many", leaveOut(3)},
+		{checkSparse, "", ofVendor(leaveOut(1))},
 		{"stream.tool_call", "unbegun", without("tool.started")},
 		{"stream.turn", "unbegun", without("turn.submitted")},
 		{"join.threadId.sessionId", "", edit("model.delta", func(o object) { o["sessionId"] = "sess_other" })},
@@ -165,12 +171,70 @@ func edit(typ string, change func(object)) func([]object) []object {
 	}
 }
 
-// without takes out the first event of a type.
+// without takes out the first event of a type, as if it had never been written.
 func without(typ string) func([]object) []object {
 	return func(events []object) []object {
 		i := indexOfType(events, typ)
-		return slices.Delete(events, i, i+1)
+		return renumbered(slices.Delete(events, i, i+1))
 	}
+}
+
+// renumbered gives events sequences without a gap.
+func renumbered(events []object) []object {
+	for i, o := range events {
+		o["sequence"] = i + 1
+	}
+	return events
+}
+
+// leaveOut takes out events that no other check misses, beginning with the model's first
+// piece of an answer.
+func leaveOut(n int) func([]object) []object {
+	return func(events []object) []object {
+		i := indexOfType(events, "model.delta")
+		events = slices.Insert(events, i, parse(string(compact(events[i]))), parse(string(compact(events[i]))))
+		for k := range 3 {
+			events[i+k]["eventId"] = fmt.Sprintf("evt_delta_%d", k)
+		}
+		return slices.Delete(renumbered(events), i, i+n)
+	}
+}
+
+// ofVendor makes events those of a runtime outside of the strict profile.
+func ofVendor(change func([]object) []object) func([]object) []object {
+	return func(events []object) []object {
+		for _, o := range events {
+			o["schemaVersion"] = "vendor-1"
+		}
+		return change(events)
+	}
+}
+
+// repaired is a stream whose runtime couldn't replay all of it and says so: retention
+// removed what is missing.
+func repaired() []object {
+	events := validStream()
+	i := indexOfType(events, "snapshot.repaired")
+	for k, o := range events[i:] {
+		o["sequence"] = i + 100 + k
+	}
+	return events
+}
+
+// interleaved is a stream of two sessions, each with sequences of its own.
+func interleaved() []object {
+	var out []object
+	for i, o := range validStream() {
+		other := parse(string(compact(o)))
+		for _, name := range []string{"threadId", "turnId", "taskId", "runId", "toolCallId", "actionId", "processId", "jobId", "channelId", "evidenceId", "modelRequestId"} {
+			if id, ok := other[name].(string); ok && id != "not_applicable" {
+				other[name] = id + "_b"
+			}
+		}
+		other["sessionId"], other["eventId"] = "sess_2", fmt.Sprintf("evt_b_%03d", i)
+		out = append(out, o, other)
+	}
+	return out
 }
 
 // repeat adds the first event of a type at the end, as another event.

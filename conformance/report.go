@@ -47,6 +47,21 @@ func (r *Report) Conforms(strict bool) bool {
 	return true
 }
 
+// Empty reports whether nothing was wrong but that there was nothing to check in a
+// source, or in all.
+func (r *Report) Empty() bool {
+	empty := false
+	for i := range r.Checks {
+		switch x := &r.Checks[i]; {
+		case x.Failed > 0 && x.ID == checkEmpty:
+			empty = true
+		case x.Failed > 0 && x.Level == Must:
+			return false
+		}
+	}
+	return empty
+}
+
 // count returns the numbers of checks that were made, and of those that failed by level.
 func (r *Report) count() (made, failed, advised int) {
 	for i := range r.Checks {
@@ -106,7 +121,12 @@ func (r *Report) WriteText(w io.Writer, paint *Paint, clean func(string) string)
 	}
 	made, failed, advised := r.count()
 	verdict := paint.with(func(p *Paint) func(string) string { return p.Good }, "conforms")
-	if failed > 0 {
+	switch {
+	case r.Empty() && made == len(inputChecks()):
+		verdict = paint.with(func(p *Paint) func(string) string { return p.Bad }, "nothing was checked")
+	case r.Empty():
+		verdict = paint.with(func(p *Paint) func(string) string { return p.Bad }, "not all was checked")
+	case failed > 0:
 		verdict = paint.with(func(p *Paint) func(string) string { return p.Bad }, "does not conform")
 	}
 	fmt.Fprintf(&b, "%s: %d sources, %d events, %d of %d checks apply, %d failed, %d with advice\n", verdict, r.Sources, r.Events, made, len(r.Checks), failed, advised)

@@ -89,6 +89,7 @@ func streamChecks() []Check {
 			return &gate{open: newMemory[string](l.Remembered), calls: newMemory[string](l.Remembered)}
 		}},
 	}
+	out = append(out, gapChecks()...)
 	for _, l := range lifecycles {
 		out = append(out, Check{ID: "stream." + l.name, Scope: Stream, Level: Must, Paragraph: l.paragraph, Says: l.says + ".", stream: func(lim Limits) observer {
 			return &progress{lifecycle: l, at: newMemory[string](lim.Remembered), whole: map[string]bool{}}

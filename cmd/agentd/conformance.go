@@ -42,9 +42,15 @@ Each check names the paragraph of the standard that it rests on. What the standa
 demands must hold; what it only recommends is reported as advice, and counts with
 --strict. docs/reference/conformance.md lists all checks.
 
+A sequence that is missing between two events of a session is a failure, unless
+the stream marks the gap. --partial says that the stream leaves events out on
+purpose, as a filtered one does; an address with types, profile or view says so by
+itself. A source without any event or document isn't good: nothing was checked.
+
 --format is text, json or junit; --json is the same as --format json.
 
-Exit codes: 0 it conforms, 1 it doesn't, or something can't be read, 2 usage.`,
+Exit codes: 0 it conforms, 1 it doesn't, or something can't be read, 2 usage, 3
+there was nothing to check.`,
 		Example: `  agentd conformance check events.jsonl
   agentd conformance check --strict --format junit events.jsonl
   agentd events sess_01 --json | agentd conformance check -
@@ -54,6 +60,7 @@ Exit codes: 0 it conforms, 1 it doesn't, or something can't be read, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&x.format, "format", "text", "text, json or junit")
 	cmd.Flags().BoolVar(&x.strict, "strict", false, "count advice as failures")
+	cmd.Flags().BoolVar(&x.partial, "partial", false, "the stream leaves events out on purpose")
 	return cmd
 }
 
@@ -85,7 +92,12 @@ type conformanceCheck struct {
 	a      *app
 	format string
 	strict bool
+	// partial says that missing sequences are meant.
+	partial bool
 }
+
+// exitNothing is the exit code when there was nothing to check: neither good nor bad.
+const exitNothing = 3
 
 func (x *conformanceCheck) run(ctx context.Context, target string) error {
 	if x.a.json {
@@ -95,13 +107,19 @@ func (x *conformanceCheck) run(ctx context.Context, target string) error {
 		return usagef("unknown format %q for --format; use text, json or junit", x.format)
 	}
 	c := conformance.NewChecker(conformance.Limits{})
+	if x.partial {
+		c.Partial()
+	}
 	if err := x.read(ctx, c, target); err != nil {
 		return err
 	}
 	if err := x.write(c.Report()); err != nil {
 		return err
 	}
-	if !c.Report().Conforms(x.strict) {
+	switch {
+	case c.Report().Empty():
+		return silent(exitNothing)
+	case !c.Report().Conforms(x.strict):
 		return silent(exitFailed)
 	}
 	return nil
@@ -127,6 +145,9 @@ func (x *conformanceCheck) fetch(ctx context.Context, c *conformance.Checker, u 
 	}
 	if strings.Trim(u.Path, "/") == "" {
 		return checkRuntime(ctx, c, r)
+	}
+	if q := u.Query(); q.Has("types") || q.Has("profile") || q.Has("view") {
+		c.Partial()
 	}
 	res, err := r.send(ctx, http.MethodGet, u.RequestURI(), nil)
 	if err != nil {
