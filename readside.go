@@ -48,6 +48,9 @@ func NewReadSide(opt ReadSideOptions) *ReadSide {
 		See: func(ctx context.Context, caller command.Caller, sessionID string) error {
 			return opt.Sessions().See(ctx, caller, sessionID)
 		},
+		Tagged: func(ctx context.Context, caller command.Caller, tags []string) (map[string]bool, error) {
+			return opt.Sessions().Tagged(ctx, caller, tags)
+		},
 	})
 	r.usage = &usage.Handler{Store: opt.Store, CatchUp: r.indexer.CatchUp}
 	return r

@@ -26,6 +26,8 @@ type ListTurns struct {
 	Workspace string `json:"workspace,omitempty" max:"4096"`
 	// Account keeps the turns of an account.
 	Account string `json:"account,omitempty" max:"256"`
+	// Tags keeps the turns of sessions that have all of them.
+	Tags []string `json:"tags,omitempty" max:"32"`
 	// From keeps the turns that started at or after this time.
 	From time.Time `json:"from,omitzero"`
 	// To keeps the turns that started before this time.

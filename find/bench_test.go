@@ -278,7 +278,14 @@ func scaleOf(b *testing.B, sessions int) map[string]timing {
 	if err := x.Settle(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	f := find.New(find.Options{Store: s, CatchUp: x.CatchUp, See: func(context.Context, command.Caller, string) error { return nil }})
+	tagged := map[string]bool{}
+	for i := range sessions / 10 {
+		tagged[fmt.Sprintf("sess_%07d", i*10)] = true
+	}
+	f := find.New(find.Options{
+		Store: s, CatchUp: x.CatchUp, See: func(context.Context, command.Caller, string) error { return nil },
+		Tagged: func(context.Context, command.Caller, []string) (map[string]bool, error) { return tagged, nil },
+	})
 	begun := time.Now()
 	if err := f.Warm(b.Context()); err != nil {
 		b.Fatal(err)
@@ -300,6 +307,7 @@ func timeQuestions(b *testing.B, table *command.Table, words *vocabulary, sessio
 		"turns-status":    func() command.Params { return &command.ListTurns{Page: page, Status: "failed"} },
 		"turns-model":     func() command.Params { return &command.ListTurns{Page: page, Model: "p/m3"} },
 		"turns-tool":      func() command.Params { return &command.ListTurns{Page: page, Tool: "shell", Sort: "tokens"} },
+		"turns-tags":      func() command.Params { return &command.ListTurns{Page: page, Tags: []string{"red"}} },
 		"turns-workspace": func() command.Params { return &command.ListTurns{Page: page, Workspace: "/7"} },
 		"turns-time": func() command.Params {
 			from := day.Add(time.Duration(words.rng.IntN(sessions*turnsPerSession)) * time.Second)

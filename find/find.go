@@ -22,6 +22,8 @@ type Options struct {
 	CatchUp func(context.Context) error
 	// See reports a session that isn't there, or that the caller may not see, as not found.
 	See func(ctx context.Context, caller command.Caller, sessionID string) error
+	// Tagged returns the sessions that the caller may see and that have all of some tags.
+	Tagged func(ctx context.Context, caller command.Caller, tags []string) (map[string]bool, error)
 	// MaxRanked is how many facts are ranked at most, the newest ones if more have the
 	// words of a query; 0 is 20,000.
 	MaxRanked int

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -36,6 +37,11 @@ func (f *Finder) listTurns(ctx context.Context, caller command.Caller, p *comman
 		return nil, err
 	}
 	ask := &turnQuestion{ListTurns: p, caller: caller, queried: q != nil}
+	if len(p.Tags) > 0 {
+		if ask.tagged, err = f.opt.Tagged(ctx, caller, p.Tags); err != nil {
+			return nil, err
+		}
+	}
 	res := &command.ListTurnsResult{Turns: []command.TurnSummary{}}
 	if q != nil {
 		if ask.inputs, res.Truncated, err = f.matchingInputs(ctx, caller, p, q); err != nil {
@@ -69,6 +75,8 @@ type turnQuestion struct {
 	// inputs are the facts whose words match the query, queried says that there is one.
 	inputs  []match
 	queried bool
+	// tagged are the sessions with the tags that are asked for.
+	tagged map[string]bool
 	// known has the same facts, once an open turn was compared with them.
 	known map[factKey]bool
 }
@@ -85,6 +93,7 @@ func (q *turnQuestion) keeps(r *turnRow) bool {
 		(q.Workspace == "" || r.Workspace == q.Workspace) &&
 		(q.Model == "" || isModel(r.Model, q.Model)) &&
 		(q.Tool == "" || hasTool(r.Tools, q.Tool)) &&
+		(len(q.Tags) == 0 || q.tagged[r.SessionID]) &&
 		uint64(r.Started) >= from && uint64(r.Started) < to &&
 		(!q.queried || q.hasInput(r))
 }
@@ -198,6 +207,9 @@ func (t *table) selectRows(q *turnQuestion) []uint64 {
 	if q.SessionID != "" {
 		keep(t.rowsOf(q.SessionID))
 	}
+	if len(q.Tags) > 0 {
+		keep(t.rowsOf(slices.Collect(maps.Keys(q.tagged))...))
+	}
 	if q.queried {
 		keep(t.rowsWith(q.inputs))
 	}
@@ -207,11 +219,13 @@ func (t *table) selectRows(q *turnQuestion) []uint64 {
 	return set
 }
 
-func (t *table) rowsOf(sessionID string) []uint64 {
+func (t *table) rowsOf(sessionIDs ...string) []uint64 {
 	set := make([]uint64, len(t.alive))
-	if n, ok := t.bySess[sessionID]; ok {
-		for _, row := range t.sessions[n].rows {
-			set[row/64] |= 1 << (row % 64)
+	for _, id := range sessionIDs {
+		if n, ok := t.bySess[id]; ok {
+			for _, row := range t.sessions[n].rows {
+				set[row/64] |= 1 << (row % 64)
+			}
 		}
 	}
 	return set

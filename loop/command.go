@@ -103,7 +103,8 @@ type environment struct {
 	OS string `json:"os"`
 	// Arch is the processor architecture.
 	Arch string `json:"arch"`
-	// EnvRef is where the environment of processes is described, or not_applicable.
+	// EnvRef is where the environment of processes is described, or not_applicable until a
+	// command ran in it.
 	EnvRef string `json:"envRef"`
 	// Env are the names of the variables that processes get.
 	Env []string `json:"env"`
@@ -150,6 +151,9 @@ func (l *Loop) environment(s *subject) *environment {
 		out.WorkspaceID = w.WorkspaceID
 	}
 	out.SandboxMode, out.AdditionalRoots = applied.Mode, state.AdditionalRoots(s.place.root, applied.WriteRoots)
+	if _, ref := l.knownEnvironment(s.state); ref != "" {
+		out.EnvRef, applied.EnvironmentID = ref, ref
+	}
 	if out.ResourceLimits == nil {
 		out.ResourceLimits = map[string]int64{} // without a sandbox nothing is limited
 	}

@@ -102,14 +102,24 @@ func (r *toolRun) emitRunning(tx *session.Tx) {
 // environmentRef is where the names of the variables are that a command sees; their
 // values are kept nowhere.
 func (l *Loop) environmentRef(tx *session.Tx) string {
-	content, err := json.Marshal(map[string][]string{"variables": l.envNames()})
-	if err != nil {
-		return "" // texts always encode
-	}
-	if s := tx.State.Permission.Sandbox; s != nil && s.EnvironmentRef == store.RefOf(sum(content)) {
-		return s.EnvironmentRef // it was stored with the session's last command
+	content, stored := l.knownEnvironment(tx.State)
+	if stored != "" || content == nil {
+		return stored
 	}
 	return tx.Blob(content, "application/json")
+}
+
+// knownEnvironment describes the variables, and says where the same was stored with the
+// session's last command; empty if it wasn't.
+func (l *Loop) knownEnvironment(st *state.Session) (content []byte, ref string) {
+	content, err := json.Marshal(map[string][]string{"variables": l.envNames()})
+	if err != nil {
+		return nil, "" // texts always encode
+	}
+	if s := st.Permission.Sandbox; s != nil && s.EnvironmentRef == store.RefOf(sum(content)) {
+		return content, s.EnvironmentRef
+	}
+	return content, ""
 }
 
 // linksOf is nil for a call that rests on nothing yet.

@@ -127,12 +127,17 @@ func (l *cardList) taggedSessions(ctx context.Context) (map[string]bool, error) 
 	if len(l.Narrow.Tags) == 0 {
 		return nil, nil
 	}
+	return l.m.Tagged(ctx, l.caller, l.Narrow.Tags)
+}
+
+// Tagged returns the sessions that a caller may see and that have all of some tags.
+func (m *Manager) Tagged(ctx context.Context, caller command.Caller, tags []string) (map[string]bool, error) {
 	out := map[string]bool{}
-	for s, err := range (&request{m: l.m, caller: l.caller}).visibleSessions(ctx) {
+	for s, err := range (&request{m: m, caller: caller}).visibleSessions(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if hasAll(s.Tags, l.Narrow.Tags) {
+		if hasAll(s.Tags, tags) {
 			out[s.SessionID] = true
 		}
 	}

@@ -20,6 +20,9 @@ answers:
   - {when: {contains: reason}, reasoning: "First I look.", reasoningSummarised: true, text: "looked"}
   - {when: {contains: write}, tools: [{name: write_file, arguments: {path: a.txt, content: x}}]}
   - {when: {contains: list}, tools: [{name: shell, arguments: {command: "ls"}}]}
+  - {when: {contains: print}, tools: [{name: shell, arguments: {command: "seq 1 20000; sleep 1000", background: true}}]}
+  - {when: {contains: many}, tools: [{name: shell, arguments: {command: "seq 1 3000"}}]}
+  - {when: {contains: question}, ask: {prompt: "Which one?"}}
   - {text: done}
 `
 

@@ -36,6 +36,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	f.StringVar(&p.Tool, "tool", "", "only turns that called this tool")
 	f.StringVar(&p.Workspace, "workspace", "", "only turns that worked in this folder")
 	f.StringVar(&p.Account, "account", "", "only turns of this account")
+	f.StringArrayVar(&p.Tags, "tag", nil, "only turns of sessions with this tag; may be repeated")
 	addTimeFlags(cmd, &p.From, &p.To)
 	f.StringVar(&p.Sort, "sort", "", "order by started, duration, cost or tokens (default started)")
 	f.StringVar(&p.Order, "order", "", "asc or desc (default desc)")

@@ -1991,6 +1991,8 @@ export interface ListTurnsParams {
   workspace?: string;
   /** Account keeps the turns of an account. */
   account?: string;
+  /** Tags keeps the turns of sessions that have all of them. */
+  tags?: string[];
   /** From keeps the turns that started at or after this time. */
   from?: string;
   /** To keeps the turns that started before this time. */
@@ -6385,7 +6387,7 @@ export interface EnvironmentRead {
   os: string;
   /** The processor architecture. */
   arch: string;
-  /** Where the environment of processes is described, or not_applicable. */
+  /** Where the environment of processes is described, or not_applicable until a command ran in it. */
   envRef: string;
   /** The names of the variables that processes get. */
   env: string[];
