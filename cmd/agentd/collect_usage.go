@@ -55,7 +55,8 @@ func collectUsage(ctx context.Context, w *server.MetricWriter, s usage.Entries) 
 	}
 	for _, series := range usageSeries {
 		for _, name := range slices.Sorted(maps.Keys(rows[series.by])) {
-			if n := rows[series.by][name][series.figure]; n != 0 {
+			// Those that are zero, too: a counter that begins with its first failure has no increase.
+			if n := rows[series.by][name][series.figure]; n != 0 || name != "" {
 				w.Counter(series.name, series.help, float64(n)*series.scale, labels[series.by], name)
 			}
 		}
