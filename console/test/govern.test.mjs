@@ -189,6 +189,18 @@ export default {
       assert.equal(await page.locator("main .problem").count(), 0, view);
     }
   },
+  "a list of more than one page is shown whole": async (t) => {
+    const s = await ownServer(t);
+    for (let i = 0; i < 104; i++) await s.call("create_token", { name: `token-${i}`, account: `account-${i}` });
+    const page = await visit(t, s, "/admin");
+    const { total } = await s.call("list_tokens", { limit: 1 });
+    assert.ok(total >= 104);
+    assert.equal(await page.getByRole("table", { name: "Tokens" }).getAttribute("aria-rowcount"), String(total + 1));
+    await go(page, "/admin?view=accounts");
+    const accounts = (await s.call("list_accounts", { limit: 1 })).total;
+    assert.ok(accounts >= 104);
+    assert.equal(await page.getByRole("table", { name: "Accounts" }).getAttribute("aria-rowcount"), String(accounts + 1));
+  },
   "channels and tools are listed": async (t) => {
     const s = await server();
     await s.call("connect_channel", { channelId: "chan_page", transport: "websocket", peerRole: "client" });

@@ -1,6 +1,7 @@
 // A small cache of reads. A page asks with a key; who asks again gets what is known at once and
 // what is new when it comes. Facts that a query names make it ask again.
 import { untrack } from "svelte";
+import { activity } from "./activity.svelte";
 import { Problem, read as readCommand } from "./api";
 import { line } from "./line.svelte";
 import { onFacts } from "./live";
@@ -116,4 +117,27 @@ export function query<T>(key: string, read: (signal: AbortSignal) => Promise<T>,
 /** command is the query of a command that only reads. */
 export function command<C extends CommandName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
   return query(`${name} ${JSON.stringify(params)}`, () => readCommand(name, params), opt);
+}
+
+/** The commands that list something, page by page. */
+type ListName = Extract<CommandName, `list_${string}`>;
+
+/** most bounds what is read of a list that is shown whole. */
+const most = 10_000;
+
+/** all is the query of a list with the entries of all its pages. */
+export function all<C extends ListName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
+  return query(`all ${name} ${JSON.stringify(params)}`, () => activity.during(everyPage(name, params)), opt);
+}
+
+async function everyPage<C extends ListName>(name: C, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
+  type Page = { nextCursor?: string } & Record<string, unknown>;
+  const whole = (await readCommand(name, params)) as Page; // most lists are short
+  const rows = Object.values(whole).find((v) => Array.isArray(v)) as unknown[];
+  for (let cursor = whole.nextCursor; cursor && rows.length < most; ) {
+    const page = (await readCommand(name, { ...params, limit: 1000, cursor })) as Page;
+    rows.push(...(Object.values(page).find((v) => Array.isArray(v)) as unknown[]));
+    cursor = page.nextCursor;
+  }
+  return whole as Commands[C]["result"];
 }
