@@ -57,7 +57,7 @@ func shareSession(t *testing.T, terminals, editors int) {
 			return strings.Count(text, "please build") >= 2 && strings.Contains(c.screen.Screen(), "Enter answers")
 		})
 	}
-	first.typing("n")
+	first.typing("n ")
 	first.see("    why:")
 	first.typing("not again\r")
 	for _, c := range open {

@@ -114,7 +114,9 @@ func (a *app) chat(cmd *cobra.Command, o *chatFlags, prompt string) error {
 // converse runs the client that the terminal can take.
 func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt string) error {
 	turn := event.TurnOptions{Model: o.model, PermissionMode: o.mode, MaxSteps: o.maxSteps, Cwd: o.here}
-	export := func(ctx context.Context, ref, file string) error { return reviewTo(ctx, f, ref, file) }
+	review := func(ctx context.Context, ref, form string, w io.Writer) error {
+		return copyReview(ctx, f, ref, form, w)
+	}
 	folder, err := os.Getwd()
 	if err != nil {
 		return err
@@ -123,7 +125,7 @@ func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt
 	if drawn {
 		return tui.Run(ctx, &tui.Options{
 			Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: a.ink(a.out), Describe: describe,
-			Export: export, Folder: folder, SameMachine: a.server == "", Env: a.env, Theme: a.theme(), KeepTheme: a.keepTheme,
+			Review: review, Folder: folder, SameMachine: a.server == "", Env: a.env, Theme: a.theme(), KeepTheme: a.keepTheme,
 		}, in, out)
 	}
 	ink := a.ink(a.out)
@@ -132,7 +134,7 @@ func (a *app) converse(ctx context.Context, f facts.Source, o *chatFlags, prompt
 	}
 	err = chat.Run(ctx, &chat.Options{
 		Source: f, Session: o.session, Turn: turn, Prompt: prompt, Version: a.version, Ink: ink, Describe: describe,
-		Export: export, Folder: folder, SameMachine: a.server == "", Prompts: terminal.IsTerminal(a.in), Width: terminal.Width(a.out),
+		Review: review, Folder: folder, SameMachine: a.server == "", Prompts: terminal.IsTerminal(a.in), Width: terminal.Width(a.out),
 	}, a.in, a.out)
 	if errors.Is(err, chat.ErrUnanswered) {
 		return &exitError{exitBlocked, err}

@@ -166,8 +166,9 @@ var features = map[string]feature{
 			{keys: ctrlO, sees: "call 1 of 1"},
 			{sees: "Allow shell?"},
 			{keys: "q", sees: "Enter answers"},
-			{keys: "n", sees: "    why:"},
-			{keys: "I need it\r", sees: "denied · I need it"},
+			{keys: "n", sees: "Space says why"},
+			{keys: " I need it", sees: "    why: I need it"},
+			{keys: enter, sees: "denied · I need it"},
 			{sees: "It is gone."},
 		},
 	},
@@ -177,7 +178,7 @@ var features = map[string]feature{
 			{keys: "roadmap\r", sees: "? Approve this plan?"},
 			{sees: "  1. Read the code\n  2. Change all of it"},
 			{sees: "▸ y approve, ask before each change"},
-			{keys: "n", sees: "    why:"},
+			{keys: "n ", sees: "    why:"},
 			{keys: "smaller\r", sees: "plan sent back · smaller"},
 			{sees: "  1. Change less"},
 			{sees: "▸ y approve"},
@@ -353,7 +354,8 @@ var features = map[string]feature{
 			{sees: "▸ other thing"},
 			{keys: down, sees: "▸ one thing"},
 			{keys: enter, sees: "undo it?"},
-			{keys: "y", sees: "2 turns taken back"},
+			{sees: "▸ n no"}, // Enter alone changes nothing
+			{keys: "y\r", sees: "2 turns taken back"},
 			{sees: "› one thing\n"},
 			{keys: ctrlC},
 		},
@@ -363,7 +365,7 @@ var features = map[string]feature{
 			{keys: "edit it\ryes, go on", sees: "Tab answers"},
 			{keys: "y", sees: "› yes, go ony"},
 			{keys: tab, sees: "Enter answers"},
-			{keys: "n", sees: "    why:"},
+			{keys: down + down + down, sees: "    why:"},
 			{keys: "because\r", sees: "denied · because"},
 			{sees: "2 steps"}, // while the turn runs, Ctrl-C interrupts it
 			{sees: "› yes, go ony"},
@@ -373,6 +375,14 @@ var features = map[string]feature{
 	"words are no answer": { // although each letter of an answer is in them
 		steps: []step{
 			{keys: "edit it\r", sees: "Enter answers"},
+			{keys: "pay\r", sees: "+ queued: pay"},
+			{keys: "\x15" + tab, sees: "Enter answers"},
+			{keys: "yap", sees: "› yap"},
+			{keys: "\x15" + tab, sees: "Enter answers"},
+			{keys: "never mind", sees: "› never mind"},
+			{keys: "\x15" + tab, sees: "Enter answers"},
+			{keys: pasteBegins + "y" + pasteEnds + enter, sees: "+ queued: y"},
+			{keys: tab, sees: "Enter answers"},
 			{keys: "pay attention to a schema\r", sees: "+ queued: pay attention to a schema"},
 			{sees: "Tab answers"},
 			{keys: tab, sees: "Enter answers"},
@@ -385,6 +395,11 @@ var features = map[string]feature{
 			{sees: idle},
 			{keys: "edit it\r", sees: "Enter answers"},
 			{keys: "yes\r", sees: "allowed once"},
+			{sees: idle},
+			{keys: "/undo\r", sees: "undo it?"},
+			{keys: "you\r", sees: "You said: you"}, // nothing was undone
+			{sees: "? undo it?  Tab answers"},
+			{keys: tab + enter, sees: "nothing was changed"},
 			{sees: idle},
 		},
 	},
@@ -406,22 +421,34 @@ var features = map[string]feature{
 			{keys: "/agents\r", sees: "there are no subagents"},
 			{keys: "/cost\r", sees: "1 model call"},
 			{keys: "/compact\r", sees: "context compacted"},
-			{keys: "/export\r", sees: "• written: "},
-			{keys: "/export report.html\r", sees: "• written: ", times: 2},
-			{keys: "/export report.pdf\r", sees: "ends with .md, .html"},
-			{keys: "/export report.html\r", sees: "already"},
+			{keys: "/status\r", sees: "mode       default"},
+			{keys: "/review report.html\r", sees: "• written: "},
+			{keys: "/review report.pdf\r", sees: "ends with .md, .html"},
 		},
 		check: func(t *testing.T, _ *console, dir string) {
-			found, err := filepath.Glob(filepath.Join(dir, "ws", "agentd-sess_*.md"))
-			if err != nil || len(found) != 1 {
-				t.Fatalf("%v, %v", found, err)
-			}
-			for _, file := range []string{found[0], filepath.Join(dir, "ws", "report.html")} {
-				if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "report this") {
-					t.Errorf("%s: %v, %d bytes", file, err, len(text))
-				}
+			if text, err := os.ReadFile(filepath.Join(dir, "ws", "report.html")); err != nil || !strings.Contains(string(text), "report this") {
+				t.Errorf("%v, %d bytes", err, len(text))
 			}
 		},
+	},
+	"exports": {
+		steps: []step{
+			{keys: "edit with " + exportedSecret + "\r", sees: "Enter answers"},
+			{keys: "y\r", sees: "Edited."},
+			{sees: idle},
+			{keys: "/export\r", sees: "• written: "},
+			{keys: "/export talk.json\r", sees: "• written: ", times: 2},
+			{keys: "/export talk.pdf\r", sees: "ends with .md or .json"},
+			{keys: "/export docs\r", sees: "• written: ", times: 3}, // a folder
+			{keys: "/export talk.json\r", sees: "? replace talk.json?"},
+			{keys: enter, sees: "nothing was written"},
+			{keys: "and more\r", sees: "You said: and more"},
+			{sees: idle},
+			{keys: "/export talk\r", sees: "• written: ", times: 4},
+			{keys: "/export talk\r", sees: "? replace talk.md?"},
+			{keys: "yes\r", sees: "• written: ", times: 5},
+		},
+		check: wantExports,
 	},
 	"wide characters": {
 		steps: []step{
@@ -493,6 +520,37 @@ func wantNotice(want string, bell bool) func(*testing.T, *console, string) {
 	return func(t *testing.T, c *console, _ string) {
 		if got := strings.Join(c.screen.Notices, ","); got != want || (c.screen.Bells > 0) != bell {
 			t.Errorf("%q and %d bells", got, c.screen.Bells)
+		}
+	}
+}
+
+// exportedSecret is said in a conversation that is written down.
+var exportedSecret = "ghp_" + strings.Repeat("a1B2", 9)
+
+// wantExports looks at what was written: the conversation, whole and without its secret.
+func wantExports(t *testing.T, _ *console, dir string) {
+	pages, err := filepath.Glob(filepath.Join(dir, "ws", "agentd-sess_*.md"))
+	inFolder, _ := filepath.Glob(filepath.Join(dir, "ws", "docs", "agentd-sess_*.md"))
+	if err != nil || len(pages) != 1 || len(inFolder) != 1 {
+		t.Fatalf("%v, %v, %v", pages, inFolder, err)
+	}
+	for file, want := range map[string][]string{
+		pages[0]:                              {"> edit with [redacted:github_token]", "`edit_file` (ok", "a.txt", "**Asked:** Allow edit_file?", "**Answer:** allow", "Edited."},
+		filepath.Join(dir, "ws", "talk.md"):   {"## Turn 2", "> and more", "You said: and more"},
+		filepath.Join(dir, "ws", "talk.json"): {`"format": "agentd.transcript/1"`, `"role": "user"`, `"name": "edit_file"`, `"decision": "allow"`, `"text": "Edited."`},
+	} {
+		text, err := os.ReadFile(file)
+		info, _ := os.Stat(file)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%s: %v, %v", file, err, info)
+		}
+		for _, part := range want {
+			if !strings.Contains(string(text), part) {
+				t.Errorf("%s has no %q:\n%s", file, part, text)
+			}
+		}
+		if strings.Contains(string(text), exportedSecret) || filepath.Ext(file) == ".json" && strings.Contains(string(text), "and more") {
+			t.Errorf("%s:\n%s", file, text)
 		}
 	}
 }

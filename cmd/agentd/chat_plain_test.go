@@ -61,6 +61,63 @@ func TestPlainQuestionIsLeft(t *testing.T) {
 	}
 }
 
+// TestPlainCommandsAtAQuestion: commands work while a question waits, lists are chosen from
+// without answering it, and the question is asked again behind them.
+func TestPlainCommandsAtAQuestion(t *testing.T) {
+	dir := play(t, workScript)
+	c := atTerminal(t, 100, 40, playing(t, dir, "chat", "--plain", "please build"), "NO_COLOR=1")
+	asked := 0
+	again := func() {
+		t.Helper()
+		asked++
+		c.until("the question again", func(text string) bool { return strings.Count(text, "[y] once") >= asked })
+	}
+	again()
+	for _, line := range []struct{ typed, sees string }{
+		{"/status", "waits for  you: Allow shell?"},
+		{"/why", "shell was to be asked about"},
+		{"/mode auto", "the next turns run in mode auto"},
+		{"/cost", "1 model call"},
+		{"/help", "/interrupt"},
+		{"/undo", "a turn runs; /interrupt it first"},
+		{"/nonsense", "there is no /nonsense"},
+		{"go on, please", "answer y, a, p or n; commands such as /why"},
+	} {
+		c.typing(line.typed + "\n")
+		c.see(line.sees)
+		again()
+	}
+	c.typing("/model\n")
+	c.see("number, or nothing to leave it:")
+	c.typing("y\n") // not the question's
+	c.see("choose 1 to 1")
+	c.typing("1\n")
+	c.see("the next turns use s/m")
+	again()
+	c.typing("y\n")
+	c.see("It is built.")
+	c.see("2 steps")
+	c.typing("/quit\n")
+	if code := c.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	// In a pipe, too, and what commands say is there before the program ends.
+	cmd := playing(t, dir, "chat")
+	cmd.Stdin = strings.NewReader("please build\n/status\ny\n/cost\n/export\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	at := 0
+	for _, want := range []string{"? Allow shell?", "waits for  you", "It is built.", "2 model calls", "written: "} {
+		i := strings.Index(string(out)[at:], want)
+		if i < 0 {
+			t.Fatalf("%q is missing or not in order:\n%s", want, out)
+		}
+		at += i
+	}
+}
+
 // TestPlainForms: what a schema describes is asked for field by field where lines are read,
 // in a conversation as in a single turn; in a pipe the object may come whole.
 func TestPlainForms(t *testing.T) {

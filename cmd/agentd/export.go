@@ -27,7 +27,7 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := a.exportEvidenceCommand()
 	cmd.Use, cmd.Short = "export SESSION", "Export evidence of a session"
 	cmd.Long = "Exports what happened in a session, a thread, a turn or a task, from its facts\nalone. Each export is recorded in the session. Without a subcommand it is the\nsigned evidence pack.\n\nExit codes: 0 done, 1 failed, 2 usage."
-	cmd.Example = "  agentd export sess_01 > pack.json\n  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html"
+	cmd.Example = "  agentd export sess_01 > pack.json\n  agentd export evidence sess_01 --out evidence.zip\n  agentd export review sess_01 --out review.html\n  agentd export transcript sess_01 --out conversation.md"
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 1 {
@@ -35,7 +35,7 @@ func (a *app) exportCommand() *cobra.Command {
 		}
 		return args(cobra.ExactArgs(1))(cmd, given)
 	}
-	cmd.AddCommand(a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand())
+	cmd.AddCommand(a.exportEvidenceCommand(), a.exportReplayCommand(), a.exportReviewCommand(), a.exportTranscriptCommand())
 	return cmd
 }
 

@@ -126,6 +126,7 @@ var importTable = []row{
 	{dir: "cmd/agentd/internal/keyring/keyringtest", role: support, why: "a session bus and a Secret Service for tests"},
 	{dir: "cmd/agentd/internal/shortid", role: program, why: "how people write ids; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/terminal", role: program, why: "text for terminals; for cmd/agentd alone"},
+	{dir: "cmd/agentd/internal/transcript", role: program, why: "writes down conversations; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/trialrun", role: program, why: "runs benchmark trials; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/tui", role: program, why: "the interactive client that draws; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/turntext", role: program, why: "shows turns as text; for cmd/agentd alone"},

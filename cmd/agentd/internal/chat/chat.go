@@ -42,8 +42,8 @@ type Options struct {
 	Ink     terminal.Ink
 	// Describe returns an error as a person should read it.
 	Describe func(error) string
-	// Export writes the review behind a reference to a file.
-	Export func(ctx context.Context, ref, file string) error
+	// Review writes the review behind a reference in a form.
+	Review func(ctx context.Context, ref, form string, w io.Writer) error
 	// Folder is where the client was started.
 	Folder string
 	// SameMachine says that the runtime's files are this machine's.
@@ -66,7 +66,7 @@ type client struct {
 	// want takes the next line in place of the conversation, and lead says what it is.
 	want func(line string)
 	lead string
-	// question is what want answers, if it is an action.
+	// question is what lines answer that nothing else takes.
 	question *turntext.Question
 	partial  []string
 	writeErr error
@@ -83,7 +83,7 @@ type client struct {
 func Run(ctx context.Context, o *Options, in io.Reader, out io.Writer) error {
 	c := &client{options: o, out: out, posts: make(chan func()), ended: make(chan struct{})}
 	c.talk = conversation.New(&conversation.Options{
-		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, SameMachine: o.SameMachine, Flat: true,
+		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Review: o.Review, Folder: o.Folder, SameMachine: o.SameMachine, Flat: true,
 	})
 	defer c.talk.Close()
 	defer close(c.ended)

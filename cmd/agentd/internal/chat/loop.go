@@ -30,7 +30,7 @@ func (c *client) loop(ctx context.Context, lines <-chan string) error {
 		if !c.takesLines() {
 			from = nil
 		}
-		if c.closed && c.question != nil {
+		if c.closed && c.question != nil && !c.talk.Pending() {
 			return ErrUnanswered
 		}
 		if c.closed && c.talk.Idle() {
@@ -62,7 +62,7 @@ func (c *client) loop(ctx context.Context, lines <-chan string) error {
 // takesLines reports whether a line has a meaning now. At a terminal it always has one;
 // lines of a pipe come one after the other.
 func (c *client) takesLines() bool {
-	return !c.closed && (c.options.Prompts || c.want != nil || c.talk.Idle())
+	return !c.closed && (c.options.Prompts || c.want != nil || c.question != nil && !c.talk.Pending() || c.talk.Idle())
 }
 
 // promptIfDue writes what stands before a line that is waited for.
@@ -71,9 +71,14 @@ func (c *client) promptIfDue() {
 		return
 	}
 	lead := "> "
-	if c.want != nil {
+	switch {
+	case c.want != nil:
 		lead = c.lead
-	} else if !c.talk.Idle() {
+	case c.talk.Pending(): // what it says comes first
+		return
+	case c.question != nil:
+		lead = c.question.Prompt()
+	case !c.talk.Idle():
 		return
 	}
 	c.prompted, c.due = true, false
@@ -90,6 +95,10 @@ func (c *client) write(s string) {
 func (c *client) takeLine(line string) {
 	if want := c.want; want != nil {
 		want(line)
+		return
+	}
+	if c.question != nil {
+		c.takeAnswer(line)
 		return
 	}
 	if before, more := strings.CutSuffix(line, `\`); more {
@@ -113,7 +122,12 @@ func (c *client) commands() []conversation.Command {
 	help := conversation.Command{Name: "/help", Help: "show this", Run: func(string) {
 		c.Print(conversation.HelpLines(c.options.Ink, c.commands(), c.width())...)
 	}}
-	return append(all[:len(all)-1:len(all)-1], help, all[len(all)-1])
+	last := all[len(all)-1]
+	all = append(all[:len(all)-1], help)
+	if c.question != nil && c.question.CanCancel() {
+		all = append(all, conversation.Command{Name: cancels, Help: "leave the question without an answer", Run: func(string) { c.takeAnswer(cancels) }})
+	}
+	return append(all, last)
 }
 
 func (c *client) width() int {
@@ -150,39 +164,53 @@ func (c *client) Post(do func()) {
 	}
 }
 
-// Ask implements [conversation.Front].
+// Ask implements [conversation.Front]. A list that the user chooses from keeps the next
+// line.
 func (c *client) Ask(q *turntext.Question) {
 	c.Print(append([]string{""}, q.Lines(c.options.Ink, c.width())...)...)
-	c.question = q
-	c.wantLine(q.Prompt(), func(line string) {
-		if word := strings.TrimSpace(line); word == "/quit" || word == "/exit" { // they answer nothing
-			c.talk.RunSlash(word, c.commands())
-			return
-		}
-		answer, wrong := q.Parse(line)
-		switch {
-		case wrong != "":
-			c.Print(wrong)
-		case answer == nil: // another line belongs to it
-			c.lead, c.due = q.Prompt(), true
-		default:
-			c.endWanting()
-			c.talk.Answer(q, answer)
-		}
-	})
+	c.question, c.due = q, true
 }
+
+// takeAnswer takes a line while a question waits: commands work as ever, everything else is
+// the answer.
+func (c *client) takeAnswer(line string) {
+	q, text := c.question, strings.TrimSpace(line)
+	isCommand := conversation.IsCommand(text, c.commands()) || strings.HasPrefix(text, "/") && !q.IsInput()
+	switch {
+	case isCommand && text != cancels && !strings.HasPrefix(text, "//"):
+		c.talk.RunSlash(text, c.commands())
+		return
+	case strings.HasPrefix(text, "//"): // as in a prompt
+		line = text[1:]
+	}
+	answer, wrong := q.Parse(line)
+	switch {
+	case wrong != "":
+		if !q.IsInput() {
+			wrong += "; commands such as /why and /status work meanwhile"
+		}
+		c.Print(wrong)
+	case answer == nil: // another line belongs to it
+		c.due = true
+	default:
+		c.question = nil
+		c.talk.Answer(q, answer)
+	}
+}
+
+// cancels is the line that answers a question with neither yes nor no.
+const cancels = "/cancel"
 
 func (c *client) wantLine(lead string, want func(string)) {
 	c.lead, c.want, c.due = lead, want, true
 }
 
-func (c *client) endWanting() { c.want, c.question, c.lead = nil, nil, "" }
+func (c *client) endWanting() { c.want, c.lead, c.due = nil, "", true }
 
 // Withdraw implements [conversation.Front].
 func (c *client) Withdraw(q *turntext.Question) {
 	if c.question == q {
-		c.endWanting()
-		c.due = true
+		c.question, c.due = nil, true
 	}
 }
 
@@ -208,7 +236,6 @@ func (c *client) Pick(p *conversation.Picker) {
 		c.wantLine("number, or nothing to leave it: ", func(line string) {
 			if line = strings.TrimSpace(line); line == "" {
 				c.endWanting()
-				c.due = true
 				return
 			}
 			n, err := strconv.Atoi(line)

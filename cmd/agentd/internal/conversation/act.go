@@ -13,7 +13,6 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/fault"
-	"agentd/permission"
 )
 
 // Message is what a person says: a text, and what is attached to it.
@@ -128,7 +127,7 @@ func (c *Conversation) turnSubmitted(m *Message, policy string, res *command.Sub
 }
 
 // Idle reports whether everything that was said has been dealt with.
-func (c *Conversation) Idle() bool { return len(c.open) == 0 && c.active == "" }
+func (c *Conversation) Idle() bool { return len(c.open) == 0 && c.active == "" && c.pending == 0 }
 
 // Answer sends the answer to the question that is asked.
 func (c *Conversation) Answer(q *turntext.Question, answer *command.RespondAction) {
@@ -137,22 +136,28 @@ func (c *Conversation) Answer(q *turntext.Question, answer *command.RespondActio
 	}
 	c.View.Asking = false
 	c.questions.Drop(q)
-	c.doInOrder(answer, nil, func(err error) {
-		switch {
-		case err == nil:
-			c.View.Note(terminal.Green, turntext.MarkNote, q.Describe(answer))
-			if mode := q.ApprovedMode(answer); mode != "" && c.options.PermissionMode == permission.ModePlan {
-				c.options.PermissionMode = mode // the turns after the plan don't plan again
-			}
-		case fault.KindOf(err) == fault.InvalidParams:
-			c.View.Warn(c.describe(err))
-			c.questions.PutBack(q)
-		default:
-			c.View.Warn(c.describe(err))
-		}
-		c.askDue()
-		c.View.Refresh()
-	})
+	c.pending++
+	c.ordered <- func() {
+		err := c.doPatiently(answer, nil) // the same answer twice is one
+		c.handBack(func() {
+			c.answered(q, answer, err)
+			c.askDue()
+			c.View.Refresh()
+		})
+	}
+}
+
+// answered tells what became of an answer. A question that stays open is asked again; one
+// that somebody else answered, or that is gone, isn't put back.
+func (c *Conversation) answered(q *turntext.Question, answer *command.RespondAction, err error) {
+	if err == nil {
+		c.View.Note(terminal.Green, turntext.MarkNote, q.Describe(answer))
+		return
+	}
+	c.View.Warn(c.describe(err))
+	if k := fault.KindOf(err); k != fault.Conflict && k != fault.NotFound {
+		c.questions.PutBack(q)
+	}
 }
 
 func (c *Conversation) interruption(reason string) *command.InterruptTurn {

@@ -16,6 +16,7 @@ package conversation
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"agentd/cmd/agentd/internal/facts"
@@ -63,8 +64,8 @@ type Options struct {
 	Flat bool
 	// Folder is where the client was started; relative paths begin there.
 	Folder string
-	// Export writes the review behind a reference to a file.
-	Export func(ctx context.Context, ref, file string) error
+	// Review writes the review behind a reference in a form: ".md", ".html" or ".json".
+	Review func(ctx context.Context, ref, form string, w io.Writer) error
 	// SameMachine says that the runtime's files are this machine's: what stands in a file
 	// can be shown beside what a call would make of it.
 	SameMachine bool
@@ -76,7 +77,7 @@ type Conversation struct {
 	front    Front
 	describe func(error) string
 	folder   string
-	export   func(ctx context.Context, ref, file string) error
+	review   func(ctx context.Context, ref, form string, w io.Writer) error
 	// here says that the runtime's files are this machine's, root is where the session
 	// works.
 	here bool
@@ -85,6 +86,7 @@ type Conversation struct {
 	View *turntext.View
 
 	session, thread string
+	title           string
 	options         event.TurnOptions
 	follow          *facts.Follower
 	// caughtUp is the sequence up to which facts are the past: what they ask may be
@@ -121,6 +123,8 @@ type Conversation struct {
 	ordered chan func()
 	opened  string
 	running sync.WaitGroup
+	// pending counts what runs beside the owner and hands something back.
+	pending int
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -131,7 +135,7 @@ type Conversation struct {
 // New returns a conversation without a session: the first turn makes one.
 func New(o *Options) *Conversation {
 	c := &Conversation{
-		source: o.Source, front: o.Front, describe: o.Describe, folder: o.Folder, export: o.Export, here: o.SameMachine, options: o.Turn, texts: map[string]string{}, open: map[string]bool{},
+		source: o.Source, front: o.Front, describe: o.Describe, folder: o.Folder, review: o.Review, here: o.SameMachine, options: o.Turn, texts: map[string]string{}, open: map[string]bool{},
 		ordered: make(chan func(), 64),
 	}
 	c.View = &turntext.View{Ink: o.Ink, Stage: o.Front, Prompts: true, Flat: o.Flat}
@@ -158,16 +162,16 @@ func (c *Conversation) Open(ctx context.Context, sessionID string) error {
 
 // past is what is known of a session when it is taken up.
 type past struct {
-	session string
-	thread  *state.ThreadReadModel
-	last    uint64
+	session, title string
+	thread         *state.ThreadReadModel
+	last           uint64
 }
 
 func (c *Conversation) readPast(ctx context.Context, sessionID string) (*past, error) {
 	if err := c.source.TakeUp(ctx, sessionID); err != nil {
 		return nil, err
 	}
-	last, err := facts.Sequence(ctx, c.source, sessionID)
+	read, err := facts.Standing(ctx, c.source, sessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +179,12 @@ func (c *Conversation) readPast(ctx context.Context, sessionID string) (*past, e
 	if err != nil {
 		return nil, err
 	}
-	return &past{session: sessionID, thread: t, last: last}, nil
+	return &past{session: sessionID, title: read.Title, thread: t, last: read.Sequence}, nil
 }
 
 func (c *Conversation) takeUp(p *past) {
 	t := p.thread
-	c.session, c.thread, c.caughtUp = p.session, t.ThreadID, p.last
+	c.session, c.title, c.thread, c.caughtUp = p.session, p.title, t.ThreadID, p.last
 	c.ordered <- func() { c.opened = p.session }
 	c.status.takePast(t)
 	c.root = t.Cwd
@@ -240,7 +244,9 @@ func (c *Conversation) startFollowing(after uint64) {
 					return // the session was left meanwhile
 				}
 				for i := range batch {
-					c.takeNews(batch[i])
+					if c.takeNews(batch[i]); c.follow != f {
+						return // the session is gone
+					}
 				}
 				c.View.Refresh()
 			})
@@ -262,11 +268,11 @@ func (c *Conversation) leaveSession() {
 	}
 	c.View.Rest()
 	model, mode := c.status.defaultModel, c.status.defaultMode
-	c.root = ""
+	c.root, c.title = "", ""
 	c.session, c.thread, c.active, c.lastTurn, c.onlyTurn, c.caughtUp, c.sequence = "", "", "", "", "", 0, 0
 	c.queue, c.texts, c.open, c.questions, c.asking = nil, map[string]string{}, map[string]bool{}, turntext.Questions{}, nil
 	c.held, c.holding, c.calls, c.agents = nil, false, nil, agentTree{}
-	c.status = Status{Model: model, Mode: mode, defaultModel: model, defaultMode: mode}
+	c.status = Status{defaultModel: model, defaultMode: mode}
 	c.ordered <- func() { c.opened = "" }
 }
 
@@ -299,17 +305,36 @@ func (c *Conversation) remember(text string) {
 // doInOrder carries out a command beside the owner, one after the other, and then what
 // follows in the owner's goroutine.
 func (c *Conversation) doInOrder(p command.Params, result any, then func(error)) {
+	c.pending++
 	c.ordered <- func() {
 		err := c.source.Do(c.ctx, p, result)
-		c.front.Post(func() { then(err) })
+		c.handBack(func() { then(err) })
 	}
 }
 
+// handBack hands over what follows in the owner's goroutine.
+func (c *Conversation) handBack(then func()) {
+	c.front.Post(func() {
+		c.pending--
+		then()
+	})
+}
+
+// beside carries out work beside the owner, and then what it returns in the owner's
+// goroutine.
+func (c *Conversation) beside(work func() (then func())) {
+	c.pending++
+	c.running.Go(func() { c.handBack(work()) })
+}
+
+// Pending reports whether something that was asked for has not answered yet.
+func (c *Conversation) Pending() bool { return c.pending > 0 }
+
 // doBeside is doInOrder for what takes long: others don't wait for it.
 func (c *Conversation) doBeside(p command.Params, result any, then func(error)) {
-	c.running.Go(func() {
+	c.beside(func() func() {
 		err := c.source.Do(c.ctx, p, result)
-		c.front.Post(func() { then(err) })
+		return func() { then(err) }
 	})
 }
 
@@ -326,9 +351,6 @@ func (c *Conversation) lookUpDefaults() {
 				c.status.defaultModel = c.models[i].ModelID
 			}
 		}
-		if c.status.Model == "" {
-			c.status.Model = c.status.defaultModel
-		}
 		c.View.Refresh()
 	})
 	policy := &command.PolicyResult{}
@@ -336,9 +358,7 @@ func (c *Conversation) lookUpDefaults() {
 		if err != nil {
 			return
 		}
-		if c.status.defaultMode = policy.Mode; c.status.Mode == "" {
-			c.status.Mode = policy.Mode
-		}
+		c.status.defaultMode = policy.Mode
 		c.View.Refresh()
 	})
 }

@@ -15,11 +15,15 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 )
 
 // takeNews takes what the follower delivers.
 func (c *Conversation) takeNews(n facts.News) {
 	switch {
+	case n.Err != nil && fault.KindOf(n.Err) == fault.NotFound:
+		c.sessionGone("the session isn't there any more")
+		return
 	case n.Err != nil:
 		c.front.Leave(n.Err)
 		return
@@ -57,6 +61,10 @@ func (c *Conversation) takeFact(e *event.Event) {
 		c.View.Info(turntext.HowAnswered(e))
 	}
 	c.agents.track(e)
+	c.followPlan(e)
+	if c.followSession(e) {
+		return
+	}
 	if c.isShown(e) {
 		c.trackFact(e)
 		c.View.ShowFact(e)
@@ -78,8 +86,9 @@ func (c *Conversation) isShown(e *event.Event) bool {
 	case c.onlyTurn != "" && e.Sequence <= c.caughtUp && e.TurnID != c.onlyTurn:
 		return false
 	}
-	if _, waits := c.texts[e.TurnID]; waits && facts.IsTurnEnd(e) {
+	if text, waits := c.texts[e.TurnID]; waits && facts.IsTurnEnd(e) {
 		// It was taken out of the queue: the turn that runs isn't over.
+		c.View.Info("removed from the queue: " + shortPrompt(text))
 		delete(c.texts, e.TurnID)
 		delete(c.open, e.TurnID)
 		return false
@@ -94,7 +103,7 @@ func (c *Conversation) trackFact(e *event.Event) {
 	c.status.track(e)
 	switch p := e.Payload.(type) {
 	case *event.SessionCreated:
-		if p.Workspace != nil {
+		if c.title = p.Title; p.Workspace != nil {
 			c.root = p.Workspace.Root
 		}
 	case *event.TurnSubmitted:
@@ -217,9 +226,9 @@ func (c *Conversation) ReadOutput(x *Call, take func(text string)) {
 		take(outputText(x, x.Preview))
 		return
 	}
-	c.running.Go(func() {
+	c.beside(func() func() {
 		data, err := facts.ReadContent(c.ctx, c.source, x.Ref, maxOutput)
-		c.front.Post(func() {
+		return func() {
 			if err != nil {
 				take(outputText(x, x.Preview) + "\n\n" + c.describe(err))
 				return
@@ -229,7 +238,7 @@ func (c *Conversation) ReadOutput(x *Call, take func(text string)) {
 				text += "\n… all of it: agentd output " + x.Ref
 			}
 			take(outputText(x, text))
-		})
+		}
 	})
 }
 

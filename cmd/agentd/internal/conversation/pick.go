@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -106,9 +107,9 @@ func (c *Conversation) switchTo(sessionID string) {
 	if sessionID == c.session {
 		return
 	}
-	c.running.Go(func() {
+	c.beside(func() func() {
 		past, err := c.readPast(c.ctx, sessionID)
-		c.front.Post(func() {
+		return func() {
 			if err != nil {
 				c.View.Warn(c.describe(err))
 				return
@@ -118,7 +119,7 @@ func (c *Conversation) switchTo(sessionID string) {
 			c.View.Info("session " + sessionID)
 			c.takeUp(past)
 			c.View.Refresh()
-		})
+		}
 	})
 }
 
@@ -145,7 +146,7 @@ func (c *Conversation) pickModel() {
 			if m.Status == "no_credential" {
 				status = "no key"
 			}
-			out = append(out, Choice{Label: m.ModelID, Value: m.ModelID, Current: m.ModelID == now.Model, Detail: terminal.JoinDots(status, window, price)})
+			out = append(out, Choice{Label: m.ModelID, Value: m.ModelID, Current: m.ModelID == cmp.Or(now.NextModel, now.Model), Detail: terminal.JoinDots(status, window, price)})
 		}
 		then(out, nil)
 	}
@@ -164,7 +165,7 @@ func (c *Conversation) pickMode() {
 		now := c.Status()
 		var out []Choice
 		for _, m := range permission.Modes() {
-			out = append(out, Choice{Label: m, Detail: modeHelp[m], Value: m, Current: m == now.Mode})
+			out = append(out, Choice{Label: m, Detail: modeHelp[m], Value: m, Current: m == cmp.Or(now.NextMode, now.Mode)})
 		}
 		then(out, nil)
 	}
@@ -249,9 +250,10 @@ func (c *Conversation) GoBack() {
 		return
 	}
 	list := func(_ string, then func([]Choice, error)) {
-		c.running.Go(func() {
-			t, err := facts.MainThread(c.ctx, c.source, c.session)
-			c.front.Post(func() {
+		session := c.session
+		c.beside(func() func() {
+			t, err := facts.MainThread(c.ctx, c.source, session)
+			return func() {
 				if err != nil {
 					then(nil, err)
 					return
@@ -262,7 +264,7 @@ func (c *Conversation) GoBack() {
 					out = append(out, Choice{Label: x.Preview, Detail: Ago(time.Since(x.SubmittedAt)), Value: x.TurnID})
 				}
 				then(out, nil)
-			})
+			}
 		})
 	}
 	c.front.Pick(&Picker{Title: "Go back to before", Hint: "Enter shows what would be undone", Load: list, Filters: true, Take: func(x Choice) { c.planBack(x) }})
@@ -276,21 +278,22 @@ func (c *Conversation) planBack(x Choice) {
 
 // previewRollback previews what taking back a turn, or the last one, would do.
 func (c *Conversation) previewRollback(turn string, then func(*command.RollbackThread, *command.RollbackThreadResult)) {
-	c.running.Go(func() {
-		p, res, err := c.planRollback(c.ctx, turn)
-		c.front.Post(func() {
+	session := c.session
+	c.beside(func() func() {
+		p, res, err := c.planRollback(c.ctx, session, turn)
+		return func() {
 			if err != nil {
 				c.View.Warn(c.describe(err))
 				return
 			}
 			then(p, res)
 			c.View.Refresh()
-		})
+		}
 	})
 }
 
-func (c *Conversation) planRollback(ctx context.Context, turn string) (*command.RollbackThread, *command.RollbackThreadResult, error) {
-	p, err := facts.PlanRollback(ctx, c.source, c.session, turn)
+func (c *Conversation) planRollback(ctx context.Context, session, turn string) (*command.RollbackThread, *command.RollbackThreadResult, error) {
+	p, err := facts.PlanRollback(ctx, c.source, session, turn)
 	if err != nil {
 		return nil, nil, err
 	}

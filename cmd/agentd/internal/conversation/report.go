@@ -2,8 +2,6 @@ package conversation
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,21 +19,91 @@ func (c *Conversation) showCost() {
 			c.View.Warn(c.describe(err))
 			return
 		}
-		cost, sum := t.CostState, "no price is known"
-		if cost.TotalUSD != nil {
-			sum = terminal.Money(*cost.TotalUSD)
-		}
-		if cost.Unpriced > 0 && cost.TotalUSD != nil {
-			sum += fmt.Sprintf(" (without %s that no price is known for)", terminal.Plural(cost.Unpriced, "request"))
-		}
-		s := c.Status()
-		context := ""
-		if s.ContextWindow > 0 {
-			context = "context " + terminal.Count(s.ContextTokens) + " of " + terminal.Count(s.ContextWindow)
-		}
-		c.View.Info(terminal.JoinDots(sum, terminal.Plural(cost.ModelCalls, "model call"), terminal.Tokens(&cost.Usage)+" tokens", terminal.Plural(t.TurnCount, "turn"), context))
+		c.View.Info(c.costText(t))
 		c.View.Refresh()
 	})
+}
+
+// costText says what a thread used.
+func (c *Conversation) costText(t *state.ThreadReadModel) string {
+	cost, sum := t.CostState, "no price is known"
+	if cost.TotalUSD != nil {
+		sum = terminal.Money(*cost.TotalUSD)
+	}
+	if cost.Unpriced > 0 && cost.TotalUSD != nil {
+		sum += fmt.Sprintf(" (without %s that no price is known for)", terminal.Plural(cost.Unpriced, "request"))
+	}
+	s := c.Status()
+	context := ""
+	if s.ContextWindow > 0 {
+		context = "context " + terminal.Count(s.ContextTokens) + " of " + terminal.Count(s.ContextWindow)
+	}
+	return terminal.JoinDots(sum, terminal.Plural(cost.ModelCalls, "model call"), terminal.Tokens(&cost.Usage)+" tokens", terminal.Plural(t.TurnCount, "turn"), context)
+}
+
+// showStatus says how the session stands.
+func (c *Conversation) showStatus() {
+	if c.session == "" {
+		c.showStanding("", "")
+		return
+	}
+	t := &state.ThreadReadModel{}
+	c.doInOrder(&command.GetThreadRead{SessionID: c.session, ThreadID: c.thread}, t, func(err error) {
+		if err != nil {
+			c.View.Warn(c.describe(err))
+			return
+		}
+		c.showStanding(t.SessionID, c.costText(t))
+	})
+}
+
+func (c *Conversation) showStanding(session, used string) {
+	if session == "" {
+		session = "new; the next turn makes it"
+	}
+	s := c.Status()
+	then := func(now, next string) string {
+		if next != "" {
+			return now + ", then " + next
+		}
+		return now
+	}
+	queue, waits := "", s.WaitsFor
+	if s.Queued > 0 {
+		queue = terminal.Plural(int64(s.Queued), "turn")
+	}
+	if c.asking != nil {
+		waits = "you: " + c.asking.Title()
+	}
+	folder := c.root
+	if folder == "" && c.here {
+		folder = c.folder
+	}
+	cols, _ := c.front.Size()
+	lines := []string{""}
+	for _, row := range [][2]string{
+		{"session", session},
+		{"title", c.title},
+		{"folder", folder},
+		{"model", then(s.Model, s.NextModel)},
+		{"mode", then(s.Mode, s.NextMode)},
+		{"used", used},
+		{"queue", queue},
+		{"waits for", waits},
+	} {
+		if row[1] == "" {
+			continue
+		}
+		for i, line := range terminal.Wrap(terminal.Plain(row[1]), max(cols-14, 16)) {
+			name := row[0]
+			if i > 0 {
+				name = ""
+			}
+			lines = append(lines, "  "+c.View.Ink.Paint(terminal.Dim, fmt.Sprintf("%-10s", name))+" "+line)
+		}
+	}
+	c.View.Insert(lines...)
+	c.View.Refresh()
 }
 
 // resumeThread lets a blocked thread go on.
@@ -53,13 +121,14 @@ func (c *Conversation) resumeThread() {
 
 // showDiff shows what the last turn changed.
 func (c *Conversation) showDiff() {
-	c.running.Go(func() {
-		p, err := facts.PlanDiff(c.ctx, c.source, c.session, "", false)
+	session := c.session
+	c.beside(func() func() {
+		p, err := facts.PlanDiff(c.ctx, c.source, session, "", false)
 		res := &command.GetDiffResult{}
 		if err == nil {
 			err = c.source.Do(c.ctx, p, res)
 		}
-		c.front.Post(func() {
+		return func() {
 			switch {
 			case err != nil:
 				c.View.Warn(c.describe(err))
@@ -69,7 +138,7 @@ func (c *Conversation) showDiff() {
 				c.View.ShowWholeDiff(res.Diff)
 			}
 			c.View.Refresh()
-		})
+		}
 	})
 }
 
@@ -211,39 +280,4 @@ func (c *Conversation) table(rows [][3]string, none string) {
 	}
 	c.View.Insert(lines...)
 	c.View.Refresh()
-}
-
-// exportReview writes a review of the session to a file that isn't there yet.
-func (c *Conversation) exportReview(name string) {
-	if name == "" {
-		name = "agentd-" + c.session + ".md"
-	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(c.folder, name)
-	}
-	switch filepath.Ext(name) {
-	case ".md", ".html", ".json":
-	default:
-		c.View.Warn("/export " + name + ": a review is a file that ends with .md, .html or .json")
-		return
-	}
-	if _, err := os.Lstat(name); err == nil {
-		c.View.Warn("/export: " + name + " is there already")
-		return
-	}
-	res := &command.ExportResult{}
-	c.running.Go(func() {
-		err := c.source.Do(c.ctx, &command.ExportReview{ExportScope: command.ExportScope{SessionID: c.session}}, res)
-		if err == nil {
-			err = c.export(c.ctx, res.Ref, name)
-		}
-		c.front.Post(func() {
-			if err != nil {
-				c.View.Warn(c.describe(err))
-			} else {
-				c.View.Info("written: " + name)
-			}
-			c.View.Refresh()
-		})
-	})
 }

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,7 +44,9 @@ func (c *Conversation) Commands() []Command {
 		{Name: "/interrupt", Help: "stop the running turn (also Esc)", Run: func(string) { c.Interrupt("/interrupt") }},
 		{Name: "/compact", Help: "replace the conversation by a summary in the context", NeedsSession: true, Run: no(c.compactThread)},
 		{Name: "/cost", Help: "show what the session used", NeedsSession: true, Run: no(c.showCost)},
-		{Name: "/export", Args: "[FILE]", Help: "write a review of the session to a file", NeedsSession: true, Run: c.exportReview},
+		{Name: "/status", Help: "show the session, its model and mode, and who is waited for", Run: no(c.showStatus)},
+		{Name: "/export", Args: "[FILE]", Help: "write the conversation to a file: .md or .json", NeedsSession: true, Run: c.exportTranscript},
+		{Name: "/review", Args: "[FILE]", Help: "write a review of the session to a file: .md, .html or .json", NeedsSession: true, Run: c.exportReview},
 		{Name: "/resume", Help: "resume a blocked conversation", NeedsSession: true, Run: no(c.resumeThread)},
 		{Name: "/quit", Help: "leave (also Ctrl-D)", Run: no(c.Leave)},
 	}
@@ -53,16 +56,28 @@ func (c *Conversation) Commands() []Command {
 var otherNames = map[string]string{
 	"/exit": "/quit", "/clear": "/new", "/models": "/model", "/permissions": "/mode", "/approvals": "/mode",
 	"/rewind": "/back", "/timeline": "/back", "/summarize": "/compact", "/subagents": "/agents", "/ps": "/tasks",
-	"/context": "/cost", "/status": "/cost", "/usage": "/cost", "/themes": "/theme", "/?": "/help", "/switch": "/sessions",
+	"/context": "/cost", "/usage": "/cost", "/themes": "/theme", "/?": "/help", "/switch": "/sessions",
+}
+
+// IsCommand reports whether a line begins with one of the commands, by whatever name.
+func IsCommand(line string, all []Command) bool {
+	i, _, _ := findCommand(line, all)
+	return i >= 0
+}
+
+// findCommand returns the place of the command that a line begins with, or -1, its name and
+// the rest of the line.
+func findCommand(line string, all []Command) (i int, name, rest string) {
+	name, rest, _ = strings.Cut(line, " ")
+	if ours, known := otherNames[name]; known {
+		name = ours
+	}
+	return slices.IndexFunc(all, func(x Command) bool { return x.Name == name }), name, rest
 }
 
 // RunSlash carries out a line that begins with a slash.
 func (c *Conversation) RunSlash(line string, all []Command) {
-	name, rest, _ := strings.Cut(line, " ")
-	if ours, known := otherNames[name]; known {
-		name = ours
-	}
-	i := slices.IndexFunc(all, func(x Command) bool { return x.Name == name })
+	i, name, rest := findCommand(line, all)
 	switch {
 	case i < 0:
 		c.View.Warn("there is no " + name + "; /help lists the commands" + suggest(name, all))
@@ -130,9 +145,9 @@ func (c *Conversation) queueCommand(rest string) {
 
 func (c *Conversation) changeQueue(what, turnID string) {
 	var p command.Params = &command.RemoveQueuedTurn{SessionID: c.session, TurnID: turnID}
-	text, done := terminal.Clip(terminal.Plain(c.texts[turnID]), 60), "removed from the queue: "
+	text := c.texts[turnID]
 	if what == "first" {
-		p, done = &command.PromoteQueuedTurn{SessionID: c.session, TurnID: turnID}, "runs next: "
+		p = &command.PromoteQueuedTurn{SessionID: c.session, TurnID: turnID}
 	}
 	res := &command.QueueResult{}
 	c.doInOrder(p, res, func(err error) {
@@ -140,14 +155,17 @@ func (c *Conversation) changeQueue(what, turnID string) {
 			c.View.Warn(c.describe(err))
 			return
 		}
-		c.queue = res.Queue
 		if what == "drop" {
 			delete(c.open, turnID)
+			return // the facts tell the rest, here and elsewhere
 		}
-		c.View.Info(done + text)
+		c.View.Info("runs next: " + shortPrompt(text))
 		c.View.Refresh()
 	})
 }
+
+// shortPrompt is what a prompt is called in a line about it.
+func shortPrompt(text string) string { return terminal.Clip(terminal.Plain(text), 60) }
 
 // showQueue lets the user look at the queue, and change it.
 func (c *Conversation) showQueue() {
@@ -240,7 +258,7 @@ func (c *Conversation) chooseMode(name string) {
 func (c *Conversation) NextMode() {
 	usual := []string{permission.ModeDefault, permission.ModeAuto, permission.ModePlan}
 	now := c.Status()
-	at := slices.Index(usual, now.Mode)
+	at := slices.Index(usual, cmp.Or(now.NextMode, now.Mode))
 	c.options.PermissionMode = usual[(at+1)%len(usual)]
 }
 

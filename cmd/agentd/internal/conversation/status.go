@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"strconv"
 
 	"agentd/cmd/agentd/internal/terminal"
@@ -10,8 +11,11 @@ import (
 
 // Status is what a status line tells of a conversation.
 type Status struct {
-	// Model that answers, and Mode that calls are judged in; empty if not known yet.
+	// Model that answers, and Mode that calls are judged in: those of the turn that runs,
+	// or of the next one; empty if not known yet.
 	Model, Mode string
+	// NextModel and NextMode are those of the next turn, if one runs that has others.
+	NextModel, NextMode string
 	// ContextTokens is what the last request took, ContextWindow what it may take; 0 if
 	// not known.
 	ContextTokens, ContextWindow int64
@@ -22,17 +26,25 @@ type Status struct {
 	// Lost says that the server can't be reached.
 	Lost bool
 
+	// lastModel answered last. turnModel and turnMode are those of the turn that runs,
+	// sessionMode is that of turns which choose none.
+	lastModel, turnModel, turnMode, sessionMode string
+	// turnChose and sessionChose say that the mode is their own, not that of what is above.
+	turnChose, sessionChose   bool
 	defaultModel, defaultMode string
 }
 
 // Status tells the status line.
 func (c *Conversation) Status() Status {
 	s := c.status
-	if c.options.Model != "" {
-		s.Model = c.options.Model
+	s.Model = cmp.Or(c.options.Model, s.defaultModel, s.lastModel)
+	s.Mode = cmp.Or(c.options.PermissionMode, s.sessionMode, s.defaultMode)
+	if c.active != "" {
+		s.Model, s.NextModel = inForce(s.turnModel, s.Model)
+		s.Mode, s.NextMode = inForce(s.turnMode, s.Mode)
 	}
-	if c.options.PermissionMode != "" {
-		s.Mode = c.options.PermissionMode
+	if c.options.Model == "" {
+		s.NextModel = "" // it is chosen when the turn begins
 	}
 	s.Queued = len(c.queue)
 	switch {
@@ -46,6 +58,14 @@ func (c *Conversation) Status() Status {
 	return s
 }
 
+// inForce is what a running turn has, and what the next one will have if that is another.
+func inForce(now, next string) (inForce, then string) {
+	if now == "" || now == next {
+		return next, ""
+	}
+	return now, next
+}
+
 // takePast takes what the read model of a thread knows.
 func (s *Status) takePast(t *state.ThreadReadModel) {
 	if t.CostState.TotalUSD != nil {
@@ -55,18 +75,26 @@ func (s *Status) takePast(t *state.ThreadReadModel) {
 		s.ContextTokens, s.ContextWindow = r.EstimatedTokens, r.ContextWindow
 	}
 	if t.ModelRouting.SelectedModel != "" {
-		s.Model = t.ModelRouting.SelectedProvider + "/" + t.ModelRouting.SelectedModel
+		s.lastModel = t.ModelRouting.SelectedProvider + "/" + t.ModelRouting.SelectedModel
+		s.turnModel = s.lastModel
 	}
-	if m := t.PermissionState.Mode; m != "" && m != "unknown" {
-		s.Mode = m
+	switch p := &t.PermissionState; p.ModeSource {
+	case modeOfTurn:
+		s.turnMode, s.turnChose = p.Mode, true
+	case "thread", "session_policy", "session":
+		s.sessionMode, s.sessionChose = p.Mode, true
 	}
 }
+
+// modeOfTurn says that a mode is the turn's own, and ends with it.
+const modeOfTurn = "turn"
 
 // track takes what a fact of the thread says.
 func (s *Status) track(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.RoutingDecision:
-		s.Model = p.SelectedProvider + "/" + p.SelectedModel
+		s.lastModel = p.SelectedProvider + "/" + p.SelectedModel
+		s.turnModel = s.lastModel
 	case *event.CostRecorded:
 		s.CostUSD = p.SessionCostUSD
 	case *event.ContextResolved:
@@ -76,16 +104,48 @@ func (s *Status) track(e *event.Event) {
 		}
 	case *event.CompactionCompleted:
 		s.ContextTokens = p.TokensAfter
-	case *event.PermissionEvaluated:
-		if p.PermissionMode != "" {
-			s.Mode = p.PermissionMode
-		}
-	case *event.PolicyChanged:
-		if p.Mode != "" {
-			s.Mode = p.Mode
-		}
 	default:
+		s.trackMode(e)
 		s.trackWait(e)
+	}
+}
+
+// trackMode keeps the modes of the session and of the turn that runs, whoever set them.
+func (s *Status) trackMode(e *event.Event) {
+	switch p := e.Payload.(type) {
+	case *event.SessionCreated:
+		s.setSessionMode(p.PermissionMode, true)
+	case *event.SessionUpdated:
+		s.setSessionMode(p.PermissionMode, true)
+	case *event.TurnStarted:
+		if s.turnModel, s.turnMode, s.turnChose = "", "", false; p.Policy == nil {
+			return
+		}
+		if s.turnMode, s.turnChose = p.Policy.Mode, p.Policy.ModeSource == modeOfTurn; !s.turnChose {
+			s.sessionMode, s.sessionChose = p.Policy.Mode, p.Policy.ModeSource != "host"
+		}
+	case *event.PermissionEvaluated:
+		s.turnMode = cmp.Or(p.PermissionMode, s.turnMode)
+	case *event.PolicyChanged:
+		if p.Source == modeOfTurn {
+			s.turnMode, s.turnChose = p.Mode, true
+			return
+		}
+		s.setSessionMode(p.Mode, p.Source == "session")
+	case *event.TurnCompleted, *event.TurnFailed:
+		s.turnModel, s.turnMode, s.turnChose = "", "", false
+	}
+}
+
+// setSessionMode takes the mode of turns that choose none: that of the session itself, or of
+// what is above it. A running turn that chose none follows.
+func (s *Status) setSessionMode(mode string, own bool) {
+	if mode == "" || s.sessionChose && !own {
+		return
+	}
+	s.sessionMode, s.sessionChose = mode, own
+	if s.turnMode != "" && !s.turnChose {
+		s.turnMode = mode
 	}
 }
 

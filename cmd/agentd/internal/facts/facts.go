@@ -154,10 +154,16 @@ func MainThread(ctx context.Context, f Source, sessionID string) (*state.ThreadR
 
 // Sequence returns the sequence of a session's last fact.
 func Sequence(ctx context.Context, f Source, sessionID string) (uint64, error) {
+	s, err := Standing(ctx, f, sessionID)
+	return s.Sequence, err
+}
+
+// Standing returns how a session stands, without its history.
+func Standing(ctx context.Context, f Source, sessionID string) (command.SessionRead, error) {
 	none := 0
 	var s command.SessionRead
 	err := f.Do(ctx, &command.GetSession{SessionID: sessionID, Limit: &none}, &s)
-	return s.Sequence, err
+	return s, err
 }
 
 // IsTurnEnd reports whether a fact ends a turn.

@@ -1,10 +1,6 @@
 package tui
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	tea "charm.land/bubbletea/v2"
 
 	"agentd/cmd/agentd/internal/terminal"
@@ -15,27 +11,26 @@ import (
 // ask is a question that waits for the user: what is asked stands above, the answers
 // here.
 type ask struct {
+	chooser
+
+	// question is what the agent asks; nil if the program itself asks for a yes or a no,
+	// which confirm takes.
 	question *turntext.Question
-	answers  []turntext.Answer
-	at       int
-	// reason is what the answer is given with, if it takes one.
-	reason editor
-	form   *form
+	confirm  func(yes bool)
+	title    string
+	form     *form
 	// focused says that keys answer it. A question that comes while something is typed
 	// waits for Tab, so that what was meant for the input is no answer.
 	focused bool
 	wrong   string
-	// typed are the letters since the last other key: they choose an answer, until they
-	// turn out to be words for the input.
-	typed string
 }
 
 // Ask implements [conversation.Front].
 func (c *client) Ask(q *turntext.Question) {
 	c.talk.View.Separate()
 	c.talk.View.Insert(q.Intro(c.ink, c.cols)...)
-	a := &ask{question: q, answers: q.Answers(), focused: len(c.edit.text) == 0}
-	if len(a.answers) == 0 {
+	a := &ask{question: q, title: q.Title(), focused: !c.isBusyTyping()}
+	if a.answers = q.Answers(); len(a.answers) == 0 {
 		a.form = newForm(q)
 	}
 	// It comes before what else may be open: nothing goes on without it.
@@ -46,6 +41,18 @@ func (c *client) Ask(q *turntext.Question) {
 	c.menu.close()
 	c.notify("agentd waits for you: " + q.Title())
 }
+
+// Confirm implements [conversation.Front].
+func (c *client) Confirm(lead string, take func(yes bool)) {
+	a := &ask{title: lead, confirm: take, focused: !c.isBusyTyping()}
+	a.answers = turntext.YesOrNo()
+	a.at = len(a.answers) - 1 // Enter alone changes nothing
+	c.open(a)
+}
+
+// isBusyTyping reports whether the next keys are meant for something else than a question
+// that comes now.
+func (c *client) isBusyTyping() bool { return len(c.edit.text) > 0 || c.over != nil }
 
 // Withdraw implements [conversation.Front].
 func (c *client) Withdraw(q *turntext.Question) {
@@ -65,6 +72,10 @@ func (c *client) Withdraw(q *turntext.Question) {
 func (a *ask) press(c *client, k tea.Key) bool {
 	switch name := k.Keystroke(); name {
 	case "esc", "ctrl+c":
+		if a.question == nil {
+			a.decide(c, false)
+			return false
+		}
 		c.talk.Interrupt(map[string]string{"esc": "Esc", "ctrl+c": "Ctrl-C"}[name])
 		return false
 	case "ctrl+d":
@@ -81,57 +92,43 @@ func (a *ask) press(c *client, k tea.Key) bool {
 		}
 		return false
 	}
-	a.pressChoice(c, k)
+	a.takeChoice(c, a.chooser.press(k))
 	return false
 }
 
-func (a *ask) pressChoice(c *client, k tea.Key) {
-	chosen := &a.answers[a.at]
-	switch name := k.Keystroke(); name {
-	case "up", "ctrl+p":
-		a.at, a.typed = max(a.at-1, 0), ""
-	case "down", "ctrl+n", "tab":
-		a.at, a.typed = min(a.at+1, len(a.answers)-1), ""
-	case "enter":
-		a.send(c, chosen.Respond(a.reasonTyped()), "")
-	default:
-		if chosen.TakesReason && a.reason.press(k) || k.Text == "" {
+// takeChoice acts on what keys made of the choice.
+func (a *ask) takeChoice(c *client, what chosen) {
+	switch what {
+	case nothingYet:
+	case answered:
+		if a.question == nil {
+			a.decide(c, a.at == 0)
 			return
 		}
-		a.pressLetter(c, k.Text)
+		a.send(c, a.answers[a.at].Respond(a.reasonText()), "")
+	case words, wordsSent:
+		a.toInput(c, a.takeWords())
+		if what == wordsSent {
+			c.enter(false)
+		}
 	}
 }
 
-// pressLetter chooses the answer of a letter. Letters that belong to no answer are the
-// beginning of words, which go to the input with those before them: the question waits
-// for Tab then, as if it had come while they were typed.
-func (a *ask) pressLetter(c *client, letter string) {
-	a.typed = strings.TrimLeft(a.typed+letter, " ")
-	i := slices.IndexFunc(a.answers, func(x turntext.Answer) bool { return x.Key == letter })
-	switch {
-	case i >= 0:
-		a.at, a.wrong = i, ""
-	case a.typed == "ye" || a.typed == "yes": // the word of the first answer
-	default:
-		a.toInput(c, a.typed)
-	}
-}
-
-// toInput puts what was typed or pasted into the input, and leaves the question alone.
+// toInput puts words into the input and leaves the question alone: it waits for Tab then,
+// as if it had come while they were typed.
 func (a *ask) toInput(c *client, text string) {
-	a.at, a.typed, a.focused = 0, "", false
+	if a.question == nil {
+		a.at = len(a.answers) - 1
+	}
+	a.focused = false
 	c.takePaste(text)
 }
 
-// reasonTyped is the reason, without the rest of a "no" that was typed out.
-func (a *ask) reasonTyped() string {
-	reason := strings.TrimSpace(a.reason.value())
-	if rest, isWord := strings.CutPrefix(reason, "o"); isWord && a.answers[a.at].Key == "n" {
-		if rest == "" || strings.ContainsRune(" ,.;:!", rune(rest[0])) {
-			return strings.TrimLeft(rest, " ,.;:!")
-		}
-	}
-	return reason
+// decide takes the yes or no. The overlay is closed first: another may be there
+// afterwards.
+func (a *ask) decide(c *client, yes bool) {
+	c.closeOverlay()
+	a.confirm(yes)
 }
 
 // send gives the answer, or says what is wrong with it. The overlay is closed first:
@@ -145,39 +142,30 @@ func (a *ask) send(c *client, r *command.RespondAction, wrong string) {
 }
 
 func (a *ask) paste(c *client, text string) {
-	switch {
-	case a.form != nil:
+	if a.form != nil {
 		a.form.paste(text)
-	case a.answers[a.at].TakesReason:
-		a.reason.insert(text)
-	default:
-		a.toInput(c, a.typed+text)
+		return
 	}
+	a.takeChoice(c, a.chooser.paste(text))
 }
 
 func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
 	k := c.ink
-	row = -1
 	if !a.focused { // the cursor is in the input
-		return []string{k.Paint(terminal.Yellow, "? ") + a.question.Title() + k.Paint(terminal.Dim, "  Tab answers")}, -1, 0
+		return []string{k.Paint(terminal.Yellow, "? ") + terminal.Plain(a.title) + k.Paint(terminal.Dim, "  Tab answers")}, -1, 0
 	}
+	if a.question == nil {
+		lines = append(lines, k.Paint(terminal.Yellow, "? ")+k.Paint(terminal.Bold, terminal.Plain(a.title)))
+	}
+	drawn := a.chooser.draw
 	if a.form != nil {
-		lines, row, col = a.form.draw(k, cols)
+		drawn = a.form.draw
 	}
-	for i := range a.answers {
-		x := &a.answers[i]
-		mark, text := "  ", terminal.Plain(x.Text)
-		if i == a.at {
-			row, col = len(lines), 2
-			mark, text = k.Paint(terminal.Cyan, "▸ "), k.Paint(terminal.Bold, text)
-		}
-		lines = append(lines, fmt.Sprintf("%s%s %s", mark, k.Paint(terminal.Cyan, x.Key), text))
-		if i == a.at && x.TakesReason {
-			typed, r, at := a.reason.seen("    why: ", cols)
-			row, col = len(lines)+r, at
-			lines = append(lines, typed...)
-		}
+	below, row, col := drawn(k, cols)
+	if row >= 0 {
+		row += len(lines)
 	}
+	lines = append(lines, below...)
 	if a.wrong != "" {
 		lines = append(lines, k.Paint(terminal.Yellow, "  "+terminal.Plain(a.wrong)))
 	}
@@ -190,6 +178,8 @@ func (a *ask) draw(c *client, cols, _ int) (lines []string, row, col int) {
 // hint says what the keys do.
 func (a *ask) hint() string {
 	switch {
+	case a.question == nil:
+		return "Enter answers, Esc means no"
 	case a.form != nil && a.form.at < len(a.form.fields)-1:
 		return "Enter goes on, Tab and Shift-Tab change the field, Esc interrupts the turn"
 	case a.question.IsInput():

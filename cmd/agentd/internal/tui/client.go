@@ -195,6 +195,9 @@ func (c *client) closeOverlay() {
 	if len(c.waiting) > 0 {
 		c.over, c.waiting = c.waiting[0], c.waiting[1:]
 	}
+	if a, asked := c.over.(*ask); asked && len(c.edit.text) == 0 {
+		a.focused = true // it waited for what was closed
+	}
 }
 
 func (c *client) greet() {

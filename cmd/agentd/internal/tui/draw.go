@@ -119,6 +119,13 @@ func (c *client) statusLine() string {
 	if s.Mode != "" {
 		mode = "mode " + s.Mode
 	}
+	if s.NextMode != "" {
+		mode += ", then " + s.NextMode
+	}
+	name := s.Model
+	if s.NextModel != "" {
+		name += ", then " + s.NextModel
+	}
 	if s.CostUSD > 0 {
 		cost = terminal.Money(s.CostUSD)
 	}
@@ -131,7 +138,7 @@ func (c *client) statusLine() string {
 	if c.talk.Leaving() {
 		waits = "stopping the turn; Ctrl-C again leaves at once"
 	}
-	line := terminal.JoinDots(terminal.Plain(s.Model), mode, s.Context(), cost, queued)
+	line := terminal.JoinDots(terminal.Plain(name), mode, s.Context(), cost, queued)
 	room := c.cols - 3
 	if waits != "" {
 		waits = terminal.Clip(waits, max(room, 4))

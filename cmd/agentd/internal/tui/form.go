@@ -29,6 +29,8 @@ type field struct {
 	turntext.Field
 	// chosen is the place in its choices, -1 for none.
 	chosen int
+	// sought are the letters that were typed to choose a value, since the last other key.
+	sought string
 	typed  editor
 	wrong  string
 }
@@ -49,7 +51,11 @@ func newForm(q *turntext.Question) *form {
 // press takes a key, and reports whether the form is filled in.
 func (f *form) press(k tea.Key) bool {
 	x := f.fields[f.at]
-	switch name := k.Keystroke(); name {
+	name := k.Keystroke()
+	if len(x.Choices) > 0 && x.seek(k, name) {
+		return false
+	}
+	switch name {
 	case "enter":
 		if f.at < len(f.fields)-1 {
 			f.at++
@@ -70,13 +76,50 @@ func (f *form) press(k tea.Key) bool {
 		x.choose(map[string]int{"left": -1, "right": 1, "space": 1}[name])
 	default:
 		x.wrong = ""
-		if len(x.Choices) > 0 {
-			x.chooseBy(k.Text)
-			break
+		if len(x.Choices) == 0 {
+			x.typed.press(k)
 		}
-		x.typed.press(k)
 	}
 	return false
+}
+
+// seek takes the letters that choose a value, and reports whether the key was one. What was
+// typed chooses as long as a value begins with it, or it is the number of one. Other words
+// choose nothing, and Enter doesn't go on behind them.
+func (x *field) seek(k tea.Key, name string) bool {
+	switch {
+	case name == "backspace" && x.sought != "":
+		r := []rune(x.sought)
+		x.sought = string(r[:len(r)-1])
+	case name == "enter" && x.sought != "" && x.wrong != "":
+		return true
+	case k.Text != "" && (name != "space" || x.sought != ""):
+		x.sought += k.Text
+	default:
+		x.sought, x.wrong = "", ""
+		return false
+	}
+	x.wrong = ""
+	if i := x.find(x.sought); i >= 0 {
+		x.chosen = i
+	} else if x.sought != "" {
+		x.wrong = "has no value " + x.sought
+	}
+	return true
+}
+
+// find is the place of the value that is called by its text, its number or the beginning of
+// its text; -1 if there is none.
+func (x *field) find(text string) int {
+	if i := x.Chosen(text); i >= 0 || text == "" {
+		return i
+	}
+	for i, v := range x.Choices {
+		if strings.HasPrefix(strings.ToLower(turntext.ChoiceText(v)), strings.ToLower(text)) {
+			return i
+		}
+	}
+	return -1
 }
 
 // move goes to another field; in a form with one list it goes through the list.
@@ -94,20 +137,6 @@ func (x *field) choose(by int) {
 	}
 	x.chosen = (x.chosen + by + len(x.Choices)) % len(x.Choices)
 	x.wrong = ""
-}
-
-// chooseBy chooses by a number, or by the first letters of a value.
-func (x *field) chooseBy(text string) {
-	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(x.Choices) {
-		x.chosen = n - 1
-		return
-	}
-	for i, v := range x.Choices {
-		if text != "" && strings.HasPrefix(strings.ToLower(turntext.ChoiceText(v)), strings.ToLower(text)) {
-			x.chosen = i
-			return
-		}
-	}
 }
 
 func (f *form) paste(text string) {
@@ -169,6 +198,9 @@ func (f *form) draw(k terminal.Ink, cols int) (lines []string, row, col int) {
 				row, col = len(lines), ansi.StringWidth(lead)
 			}
 			lines = append(lines, lead+x.drawChoices(k))
+			if x.wrong != "" && x.sought != "" {
+				lines = append(lines, k.Paint(terminal.Yellow, "    "+terminal.Plain(x.wrong)))
+			}
 		} else {
 			typed, r, at := x.typed.seen(lead, cols)
 			if i == f.at {

@@ -192,31 +192,3 @@ func (p *picker) drawChoice(k terminal.Ink, i, cols int) string {
 	}
 	return "  " + mark + label + gap + k.Paint(terminal.Dim, detail)
 }
-
-// confirm asks for a yes or a no.
-type confirm struct {
-	lead string
-	take func(bool)
-}
-
-// Confirm implements [conversation.Front].
-func (c *client) Confirm(lead string, take func(yes bool)) { c.open(&confirm{lead, take}) }
-
-func (x *confirm) press(c *client, k tea.Key) bool {
-	switch k.Keystroke() {
-	case "y":
-		c.closeOverlay()
-		x.take(true)
-	case "n", "esc", "ctrl+c":
-		c.closeOverlay()
-		x.take(false)
-	}
-	return false
-}
-
-func (*confirm) paste(*client, string) {}
-
-func (x *confirm) draw(c *client, _, _ int) (lines []string, row, col int) {
-	line := c.ink.Paint(terminal.Yellow, "? ") + c.ink.Paint(terminal.Bold, x.lead) + "  [y] yes  [n] no"
-	return []string{line}, 0, ansi.StringWidth(line)
-}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -47,8 +48,8 @@ type Options struct {
 	Ink     terminal.Ink
 	// Describe returns an error as a person should read it.
 	Describe func(error) string
-	// Export writes the review behind a reference to a file.
-	Export func(ctx context.Context, ref, file string) error
+	// Review writes the review behind a reference in a form.
+	Review func(ctx context.Context, ref, form string, w io.Writer) error
 	// Folder is where the client was started.
 	Folder string
 	// SameMachine says that the runtime's files are this machine's.
@@ -70,7 +71,7 @@ func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
 		tea.WithFilter(c.filter), tea.WithEnvironment(environ(o.Env)))
 	c.talk = conversation.New(&conversation.Options{
-		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Export: o.Export, Folder: o.Folder, SameMachine: o.SameMachine,
+		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Review: o.Review, Folder: o.Folder, SameMachine: o.SameMachine,
 	})
 	defer c.talk.Close()
 	if o.Session != "" {

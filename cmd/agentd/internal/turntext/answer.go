@@ -2,6 +2,7 @@ package turntext
 
 import (
 	"strconv"
+	"strings"
 
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
@@ -10,8 +11,8 @@ import (
 
 // Answer is one of the answers that a question offers.
 type Answer struct {
-	// Key chooses it.
-	Key, Text string
+	// Key chooses it, and so does Word, typed whole; it is in lower case.
+	Key, Word, Text string
 	// TakesReason says that words can go with it.
 	TakesReason bool
 	answer      command.RespondAction
@@ -48,7 +49,8 @@ func (q *Question) Answers() []Answer {
 	if q.IsInput() {
 		var out []Answer
 		for i, c := range q.Choices() {
-			a := Answer{Key: strconv.Itoa(i + 1), Text: ChoiceText(c), answer: respond("submit")}
+			text := ChoiceText(c)
+			a := Answer{Key: strconv.Itoa(i + 1), Word: strings.ToLower(text), Text: text, answer: respond("submit")}
 			a.answer.Payload = MarshalValue(c)
 			out = append(out, a)
 		}
@@ -59,21 +61,30 @@ func (q *Question) Answers() []Answer {
 		auto := yes
 		yes.Payload, auto.Payload = PlanChoice(permission.ModeDefault), PlanChoice(permission.ModeAuto)
 		return []Answer{
-			{Key: "y", Text: "approve, ask before each change", answer: yes},
-			{Key: "a", Text: "approve, continue in mode auto", answer: auto},
-			{Key: "n", Text: "keep planning, and say what to change", TakesReason: true, answer: no},
+			{Key: "y", Word: "yes", Text: "approve, ask before each change", answer: yes},
+			{Key: "a", Word: "auto", Text: "approve, continue in mode auto", answer: auto},
+			{Key: "n", Word: "no", Text: "keep planning, and say what to change", TakesReason: true, answer: no},
 		}
 	}
-	out := []Answer{{Key: "y", Text: "yes, once", answer: yes}}
+	out := []Answer{{Key: "y", Word: "yes", Text: "yes, once", answer: yes}}
 	if !q.Required.OnceOnly {
 		session := yes
 		session.Scope = "session"
-		out = append(out, Answer{Key: "a", Text: "yes, for this session", answer: session})
+		out = append(out, Answer{Key: "a", Word: "always", Text: "yes, for this session", answer: session})
 	}
 	if kept := q.keptRules(); kept != "" {
 		project := yes
 		project.Scope = "project"
-		out = append(out, Answer{Key: "p", Text: "yes, always in this project: " + kept, answer: project})
+		out = append(out, Answer{Key: "p", Word: "project", Text: "yes, always in this project: " + kept, answer: project})
 	}
-	return append(out, Answer{Key: "n", Text: "no, and say why", TakesReason: true, answer: no})
+	return append(out, Answer{Key: "n", Word: "no", Text: "no, and say why", TakesReason: true, answer: no})
 }
+
+// YesOrNo are the answers to a question of the program itself. The safe one is the last.
+func YesOrNo() []Answer {
+	return []Answer{{Key: "y", Word: "yes", Text: "yes"}, {Key: "n", Word: "no", Text: "no"}}
+}
+
+// AfterAnswer are the characters that end the word of an answer: what follows them goes with
+// it.
+const AfterAnswer = " ,.;:!"

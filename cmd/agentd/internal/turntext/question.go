@@ -231,7 +231,7 @@ func (q *Question) Prompt() string {
 func (q *Question) Parse(line string) (*command.RespondAction, string) {
 	line = strings.TrimSpace(line)
 	r := &command.RespondAction{ActionID: q.ID}
-	if line == "/cancel" && slices.Contains(q.Required.Decisions, "cancel") {
+	if line == "/cancel" && q.CanCancel() {
 		r.Decision = "cancel"
 		return r, ""
 	}
@@ -247,7 +247,10 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 		r.Payload, wrong = q.value(line)
 		return r, wrong
 	}
-	word, reason, _ := strings.Cut(line, " ")
+	word, reason := line, ""
+	if i := strings.IndexAny(line, AfterAnswer); i >= 0 {
+		word, reason = line[:i], strings.TrimLeft(line[i:], AfterAnswer)
+	}
 	if q.IsPlan() {
 		return q.parsePlan(r, strings.ToLower(word), strings.TrimSpace(reason))
 	}
@@ -269,12 +272,15 @@ func (q *Question) Parse(line string) (*command.RespondAction, string) {
 	default:
 		return r, q.choices()
 	}
-	if reason != "" && r.Decision != "deny" {
+	if line != word && r.Decision != "deny" {
 		// A sentence that happens to begin with such a word is no approval.
 		return r, q.choices()
 	}
 	return r, ""
 }
+
+// CanCancel says that the question can be left without an answer.
+func (q *Question) CanCancel() bool { return slices.Contains(q.Required.Decisions, "cancel") }
 
 // choices says what can be answered.
 func (q *Question) choices() string {
@@ -368,6 +374,9 @@ type Questions struct {
 	evaluated map[string]*event.PermissionEvaluated
 	// reviewed are verdicts of a reviewer, in the same way.
 	reviewed map[string]*event.PermissionReviewed
+	// given are the questions that an answer was given to here, until a fact says that they
+	// were answered.
+	given map[string]bool
 }
 
 // Track notes questions and answers. It returns the question that a fact answers,
@@ -393,6 +402,7 @@ func (q *Questions) Track(e *event.Event) (answered *Question) {
 		delete(q.evaluated, e.ToolCallID)
 		delete(q.reviewed, e.ToolCallID)
 	case *event.ActionResolved:
+		delete(q.given, e.ActionID)
 		i := slices.IndexFunc(q.open, func(x *Question) bool { return x.ID == e.ActionID })
 		if i >= 0 {
 			answered = q.open[i]
@@ -402,8 +412,14 @@ func (q *Questions) Track(e *event.Event) (answered *Question) {
 	return answered
 }
 
-// PutBack makes a question the next one again.
-func (q *Questions) PutBack(x *Question) { q.open = append([]*Question{x}, q.open...) }
+// PutBack makes a question that was dropped the next one again, unless somebody else has
+// answered it meanwhile.
+func (q *Questions) PutBack(x *Question) {
+	if q.given[x.ID] {
+		delete(q.given, x.ID)
+		q.open = append([]*Question{x}, q.open...)
+	}
+}
 
 // Due is the question that is due, or nil.
 func (q *Questions) Due() *Question {
@@ -429,5 +445,9 @@ func HowAnswered(e *event.Event) string {
 
 // Drop takes a question away that was answered here.
 func (q *Questions) Drop(x *Question) {
+	if q.given == nil {
+		q.given = map[string]bool{}
+	}
+	q.given[x.ID] = true
 	q.open = slices.DeleteFunc(q.open, func(o *Question) bool { return o == x })
 }
