@@ -32,6 +32,9 @@ type FollowOptions struct {
 	// the last of them. If zero, there is no end to patience; if negative, the first
 	// failure ends the stream.
 	Retries int
+	// Connected, if not nil, is called each time that the server has accepted the
+	// stream, before its first event, in the goroutine that reads the stream.
+	Connected func()
 }
 
 func (o *FollowOptions) query() url.Values {
@@ -160,6 +163,9 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool) e
 	defer func() { _ = res.Body.Close() }()
 	if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media != wire.SSEType {
 		return fault.New(fault.Unavailable, "the answer is %q, not a stream", media)
+	}
+	if f.opt.Connected != nil {
+		f.opt.Connected()
 	}
 	alive := &aliveReader{in: res.Body, seen: func() { stall.Reset(f.c.opt.StallTimeout) }}
 	return f.read(wire.NewSSEReader(alive, 0), yield)

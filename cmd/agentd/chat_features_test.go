@@ -600,6 +600,12 @@ func TestChatServerKilled(t *testing.T) {
 	if strings.Count(text, "You said: after") != 1 || strings.Count(text, "You said: before") != 1 {
 		t.Errorf("something was doubled:\n%s", text)
 	}
+	// An idle client is told, too, without a fact to tell.
+	c.see(idle)
+	p.stop(syscall.SIGKILL)
+	c.does(step{sees: "the connection to the server is lost", times: 2}, step{sees: "waits for the server"})
+	p = start(t, filepath.Join(dir, "data"), args...)
+	c.does(step{sees: "connected again", times: 2}, step{loses: "waits for the server"})
 	c.leave()
 	p.stop(syscall.SIGTERM)
 }

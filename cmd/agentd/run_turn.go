@@ -155,6 +155,9 @@ func (r *runner) takeNews(n facts.News) (done bool, err error) {
 			r.tellf("the connection to the server is lost, trying again (%s)", describe(n.Lost))
 		}
 		return false, nil
+	case n.Connected:
+		r.lost = false
+		return false, nil
 	}
 	r.lost = false
 	if r.json && n.Fact.Sequence >= r.from {

@@ -33,12 +33,15 @@ func (c *Conversation) takeNews(n facts.News) {
 			c.View.Warn("the connection to the server is lost, trying again")
 		}
 		return
-	case n.Fact.Data == nil:
+	case n.Fact.Data == nil && !n.Connected:
 		return // the follower has ended
 	}
 	if c.status.Lost {
 		c.status.Lost = false
 		c.View.Note(terminal.Green, turntext.MarkNote, "connected again")
+	}
+	if n.Connected {
+		return
 	}
 	e, err := event.Decode(n.Fact.Data)
 	if err != nil {

@@ -11,10 +11,12 @@ import (
 	"agentd/fault"
 )
 
-// News is what a follower delivers: a fact, the news that the connection is lost, or
-// the end. The zero value says that the follower was stopped.
+// News is what a follower delivers: a fact, the news that the connection is lost or
+// there again, or the end. The zero value says that the follower was stopped.
 type News struct {
 	Fact Fact
+	// Connected says that the server is reached again, also if it has nothing to tell.
+	Connected bool
 	// Lost says why nothing comes at the moment; it will be tried again.
 	Lost error
 	// Err is why the follower ended by itself.
@@ -32,6 +34,8 @@ type Follower struct {
 	after     uint64
 	// patient says that a lost server is waited for without end.
 	patient bool
+	// lost says that the connection was lost, and is not there again.
+	lost bool
 }
 
 // StartFollower begins behind a sequence. It goes on when ctx ends, because what
@@ -84,6 +88,7 @@ func (w *Follower) run(ctx context.Context, f Source) {
 			w.deliver(ctx, News{Err: fmt.Errorf("session %s can no longer be followed: %w", w.sessionID, err)})
 			return
 		}
+		w.lost = true
 		w.deliver(ctx, News{Lost: err})
 		timer := time.NewTimer(pause)
 		select {
@@ -104,7 +109,14 @@ func mayRecover(f Source, err error) bool {
 // pass delivers facts until the stream ends, and returns why. The source doesn't try
 // again by itself, so that a lost connection can be told.
 func (w *Follower) pass(ctx context.Context, f Source) error {
-	for e, err := range f.Follow(ctx, w.sessionID, w.after, &client.FollowOptions{Retries: -1}) {
+	o := &client.FollowOptions{Retries: -1}
+	if w.lost {
+		o.Connected = func() {
+			w.lost = false
+			w.deliver(ctx, News{Connected: true})
+		}
+	}
+	for e, err := range f.Follow(ctx, w.sessionID, w.after, o) {
 		if err != nil {
 			return err
 		}
