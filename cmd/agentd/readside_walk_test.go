@@ -69,7 +69,7 @@ permissions: {mode: bypass}
 		}
 		return len(res.Hits)
 	}
-	for _, word := range strings.Fields("alphaword bravoword charlieword deltaword echoword foxtrotword golfword hotelword indiaword") {
+	for word := range strings.FieldsSeq("alphaword bravoword charlieword deltaword echoword foxtrotword golfword hotelword indiaword") {
 		if hits(word) == 0 {
 			t.Errorf("%s is not found", word)
 		}
