@@ -131,13 +131,17 @@ export function all<C extends ListName>(name: C, params: Commands[C]["params"], 
 }
 
 async function everyPage<C extends ListName>(name: C, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
-  type Page = { nextCursor?: string } & Record<string, unknown>;
-  const whole = (await readCommand(name, params)) as Page; // most lists are short
-  const rows = Object.values(whole).find((v) => Array.isArray(v)) as unknown[];
+  const whole = await readCommand(name, params); // most lists are short
+  const rows = rowsOf(whole);
   for (let cursor = whole.nextCursor; cursor && rows.length < most; ) {
-    const page = (await readCommand(name, { ...params, limit: 1000, cursor })) as Page;
-    rows.push(...(Object.values(page).find((v) => Array.isArray(v)) as unknown[]));
+    const page = await readCommand(name, { ...params, limit: 1000, cursor });
+    rows.push(...rowsOf(page));
     cursor = page.nextCursor;
   }
-  return whole as Commands[C]["result"];
+  return whole;
+}
+
+/** rowsOf returns the entries of a page: each list has one member with many. */
+function rowsOf(page: object): unknown[] {
+  return Object.values(page).find((v) => Array.isArray(v)) ?? [];
 }
