@@ -141,7 +141,7 @@ func (s *segmentSearch) findFew(ctx context.Context) error {
 				return err
 			}
 			if wanted {
-				few.add(p.doc)
+				few.addDocument(p.doc)
 			}
 		}
 	}
@@ -159,13 +159,13 @@ func newDocumentSet(documents int) *documentSet {
 	return &documentSet{bits: make([]uint64, (documents+63)/64)}
 }
 
-func (d *documentSet) add(doc uint32) {
+func (d *documentSet) addDocument(doc uint32) {
 	d.bits[doc/64] |= 1 << (doc % 64)
 	d.count++
 }
 
-// has reports whether a document is in the set. A number that no document has is in it: who
-// reads the document finds what is wrong.
+// has reports whether a document is in the set. A number that no document has is in it:
+// reading the document finds what is wrong.
 func (d *documentSet) has(doc uint32) bool {
 	i := int(doc / 64)
 	return i >= len(d.bits) || d.bits[i]&(1<<(doc%64)) != 0

@@ -9,7 +9,7 @@ import (
 )
 
 // TestCallBesideNodes: a command on the database itself, beside nodes that run, leaves a turn
-// that one of them takes up; nobody has to ask for it. The lease of the program that left it is
+// that one of them takes up without being asked. The lease of the program that left it is
 // an hour, and not waited for.
 func TestCallBesideNodes(t *testing.T) {
 	f := newFleet(t, "1h", slow).quick()

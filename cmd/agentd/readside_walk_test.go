@@ -223,8 +223,8 @@ func (f *feedReader) until(t *testing.T, sessionID string, sequence uint64) {
 	}
 }
 
-// TestTheFeedOverAWebSocketOutlivesRestarts: whoever goes on from the last cursor that
-// came gets each event of each session once and in order, whether the server was killed
+// TestTheFeedOverAWebSocketOutlivesRestarts: a client that goes on from its last cursor
+// gets each event of each session once and in order, whether the server was killed
 // or stopped in between, and each names its subscription.
 func TestTheFeedOverAWebSocketOutlivesRestarts(t *testing.T) {
 	t.Parallel()

@@ -148,7 +148,7 @@ func (c *Conversation) Answer(q *turntext.Question, answer *command.RespondActio
 }
 
 // answered tells what became of an answer. A question that stays open is asked again; one
-// that somebody else answered, or that is gone, isn't put back.
+// that was answered elsewhere, or that is gone, isn't put back.
 func (c *Conversation) answered(q *turntext.Question, answer *command.RespondAction, err error) {
 	if err == nil {
 		c.View.Note(terminal.Green, turntext.MarkNote, q.Describe(answer))

@@ -7,8 +7,8 @@ import (
 	"agentd/state"
 )
 
-// followPlan ends the mode plan of the next turns once a plan was approved, whoever
-// approved it: the turns after the plan don't plan again.
+// followPlan ends the mode plan of the next turns once a plan was approved, here or
+// in another client: the turns after the plan don't plan again.
 func (c *Conversation) followPlan(e *event.Event) {
 	p, ok := e.Payload.(*event.PermissionResolved)
 	if ok && p.PermissionMode != "" && e.ThreadID == c.thread && e.Sequence > c.caughtUp && c.options.PermissionMode == permission.ModePlan {

@@ -110,7 +110,8 @@ func (s *Status) track(e *event.Event) {
 	}
 }
 
-// trackMode keeps the modes of the session and of the turn that runs, whoever set them.
+// trackMode keeps the modes of the session and of the turn that runs, also when another
+// client set them.
 func (s *Status) trackMode(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.SessionCreated:

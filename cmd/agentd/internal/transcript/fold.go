@@ -22,15 +22,15 @@ type fold struct {
 	// waiting are turns that have not begun.
 	waiting []*Turn
 	// partial is what models said whose answer isn't whole yet, by request.
-	partial map[string]string
+	partial map[string][]byte
 }
 
 func (f *fold) begin(p part) {
-	f.part, f.thread, f.waiting, f.partial = p, "", nil, map[string]string{}
+	f.part, f.thread, f.waiting, f.partial = p, "", nil, map[string][]byte{}
 }
 
-// end adds the turns that still wait.
-func (f *fold) end() { f.out.Turns = append(f.out.Turns, f.waiting...) }
+// addWaitingTurns adds the turns that have not begun.
+func (f *fold) addWaitingTurns() { f.out.Turns = append(f.out.Turns, f.waiting...) }
 
 // foldFact takes one fact.
 func (f *fold) foldFact(e *event.Event) {
@@ -133,12 +133,12 @@ func (f *fold) takeOfTurn(t *Turn, e *event.Event) {
 	case *event.RoutingDecision:
 		t.Model = p.SelectedProvider + "/" + p.SelectedModel
 	case *event.ModelDelta:
-		f.partial[e.ModelRequestID] += p.Text
+		f.partial[e.ModelRequestID] = append(f.partial[e.ModelRequestID], p.Text...)
 	case *event.ModelCompleted:
 		f.answered(t, e, p)
 	case *event.ModelFailed:
-		if text := f.partial[p.ModelRequestID]; p.ErrorCategory == "interrupted" && text != "" {
-			t.addText(e, "assistant", text)
+		if text := f.partial[p.ModelRequestID]; p.ErrorCategory == "interrupted" && len(text) > 0 {
+			t.addText(e, "assistant", string(text))
 			t.addText(e, "note", "the answer was interrupted")
 		}
 		delete(f.partial, p.ModelRequestID)
@@ -249,16 +249,18 @@ func (f *fold) readOutput(c *Call, ref string) {
 	c.Output = strings.ToValidUTF8(string(data), "\uFFFD")
 }
 
-func (t *Turn) add(e *event.Event, m *Message) {
+func (t *Turn) addMessage(e *event.Event, m *Message) {
 	m.At = e.Time
 	t.Messages = append(t.Messages, m)
 }
 
-func (t *Turn) addText(e *event.Event, role, text string) { t.add(e, &Message{Role: role, Text: text}) }
+func (t *Turn) addText(e *event.Event, role, text string) {
+	t.addMessage(e, &Message{Role: role, Text: text})
+}
 
 // addQuestion adds a question, in front of the call that waits for its answer.
 func (t *Turn) addQuestion(e *event.Event, q *Question) {
-	t.add(e, &Message{Role: "question", Question: q})
+	t.addMessage(e, &Message{Role: "question", Question: q})
 	at := slices.IndexFunc(t.Messages, func(m *Message) bool { return m.Tool != nil && m.Tool.ToolCallID == e.ToolCallID })
 	if last := len(t.Messages) - 1; at >= 0 {
 		t.Messages = slices.Insert(t.Messages[:last], at, t.Messages[last])
@@ -273,6 +275,6 @@ func (t *Turn) call(e *event.Event, name string) *Call {
 		}
 	}
 	c := &Call{ToolCallID: e.ToolCallID, Name: name, Status: "running"}
-	t.add(e, &Message{Role: "tool", Tool: c})
+	t.addMessage(e, &Message{Role: "tool", Tool: c})
 	return c
 }

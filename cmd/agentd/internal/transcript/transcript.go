@@ -89,7 +89,7 @@ type Question struct {
 	Kind     string `json:"kind"`
 	Tool     string `json:"tool,omitempty"`
 	Prompt   string `json:"prompt,omitempty"`
-	// Decision is empty as long as nobody answered; Answer is the value that was asked for.
+	// Decision is empty until the question is answered; Answer is the value that was asked for.
 	Decision string    `json:"decision,omitempty"`
 	Scope    string    `json:"scope,omitempty"`
 	Answer   event.Raw `json:"answer,omitempty"`
@@ -121,7 +121,7 @@ func Read(ctx context.Context, src facts.Source, sessionID string) (*Transcript,
 			f.out.Incomplete = "the session that this one was forked from can't be read"
 		}
 	}
-	f.end()
+	f.addWaitingTurns()
 	return f.out, nil
 }
 

@@ -65,7 +65,7 @@ func (x *chooser) press(k tea.Key) chosen {
 	return nothingYet
 }
 
-// move goes to another answer. Whoever does so sees where a reason is typed.
+// move goes to another answer, and shows where a reason is typed if it takes one.
 func (x *chooser) move(by int) {
 	x.at, x.typed = min(max(x.at+by, 0), len(x.answers)-1), ""
 	x.saying = x.takesReason()

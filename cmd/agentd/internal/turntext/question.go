@@ -412,8 +412,8 @@ func (q *Questions) Track(e *event.Event) (answered *Question) {
 	return answered
 }
 
-// PutBack makes a question that was dropped the next one again, unless somebody else has
-// answered it meanwhile.
+// PutBack makes a question that was dropped the next one again, unless it was
+// answered elsewhere meanwhile.
 func (q *Questions) PutBack(x *Question) {
 	if q.given[x.ID] {
 		delete(q.given, x.ID)
