@@ -3,13 +3,23 @@ package console_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/internal/nodetest"
 )
@@ -60,6 +70,7 @@ func inBrowser(t *testing.T, facts int) {
 	}
 	env = append(env, "AGENTD_PROGRAM="+program, "AGENTD_BROWSER="+chromium, "AGENTD_FOLDER="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"),
 		"AGENTD_LONG_DATA="+filepath.Join(dir, "long"), "AGENTD_LONG_FACTS="+strconv.Itoa(facts))
+	env = append(env, certificate(t, dir)...)
 	longSession(t, filepath.Join(dir, "long"), facts)
 	accept := exec.CommandContext(t.Context(), program, "data", "accept", "--yes", filepath.Join(dir, "long"))
 	accept.Env = env
@@ -102,5 +113,39 @@ func inBrowser(t *testing.T, facts int) {
 	}
 	if err := cmd.Wait(); err != nil || ran == 0 {
 		t.Errorf("the tests in the browser: %v, %d ran\n%s", err, ran, stderr.Bytes())
+	}
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key, and returns the environment in which the
+// tests serve with it and trust it: Node.js by its file, the browser by the digest of its key.
+func certificate(t *testing.T, dir string) []string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := sha256.Sum256(public)
+	return []string{
+		"AGENTD_CERT=" + certFile, "AGENTD_CERT_KEY=" + keyFile, "AGENTD_CERT_TRUST=" + base64.StdEncoding.EncodeToString(digest[:]),
+		"NODE_EXTRA_CA_CERTS=" + certFile,
 	}
 }
