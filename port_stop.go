@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"agentd/fault"
-	"agentd/session"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // closedErrors are what the parts of a runtime say that were closed already.
@@ -37,7 +37,7 @@ func (r *Runtime) Explain(err error) error {
 	if known {
 		cause = f.Err
 	}
-	if said, ok := errors.AsType[*fault.Error](session.StoreFault(cause)); ok && (!known || said.RetryAfter > 0) {
+	if said, ok := errors.AsType[*fault.Error](storefault.Of(cause)); ok && (!known || said.RetryAfter > 0) {
 		if known && f.Kind == fault.Unavailable {
 			return comeAgain(f, said.RetryAfter) // it says more of what was asked for
 		}

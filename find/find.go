@@ -9,9 +9,9 @@ import (
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/fault"
 	"agentd/index"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // Options configure a [Finder]. All fields are required.
@@ -68,27 +68,13 @@ func (f *Finder) readFact(ctx context.Context, sessionID string, sequence uint64
 			return nil, nil
 		}
 		if err != nil {
-			return nil, storeFault(err)
+			return nil, storefault.Reading(err)
 		}
 		e, err := event.Decode(rec.Data)
 		if err != nil {
-			return nil, storeFault(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, sequence, err))
+			return nil, storefault.Reading(fmt.Errorf("%w: session %s, fact %d: %w", store.ErrCorrupt, sessionID, sequence, err))
 		}
 		return e, nil
 	}
 	return nil, nil
-}
-
-// storeFault says to a caller why the store could not be read.
-func storeFault(err error) error {
-	var f *fault.Error
-	switch {
-	case err == nil || errors.As(err, &f):
-		return err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, store.ErrCorrupt):
-		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
-	}
-	return fault.Wrap(fault.Unavailable, err, "the store could not be read; try again")
 }

@@ -16,6 +16,7 @@ import (
 	"agentd/fault"
 	"agentd/internal/clip"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // listTurns answers list_turns.
@@ -49,7 +50,7 @@ func (f *Finder) listTurns(ctx context.Context, caller command.Caller, p *comman
 		}
 	}
 	if res.Total, err = f.collectTurns(ctx, ask, page); err != nil {
-		return nil, storeFault(err)
+		return nil, storefault.Reading(err)
 	}
 	found := page.found
 	if len(found) > page.size {
@@ -389,7 +390,7 @@ func (f *Finder) turnSummary(ctx context.Context, r *turnRow) (command.TurnSumma
 	}
 	p, ok := e.Payload.(*event.TurnSubmitted)
 	if !ok {
-		return command.TurnSummary{}, false, storeFault(fmt.Errorf("%w: fact %d of session %s is no turn", store.ErrCorrupt, r.First, r.SessionID))
+		return command.TurnSummary{}, false, storefault.Reading(fmt.Errorf("%w: fact %d of session %s is no turn", store.ErrCorrupt, r.First, r.SessionID))
 	}
 	preview := p.Preview
 	if preview == "" {

@@ -14,6 +14,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/clip"
+	"agentd/store/storefault"
 )
 
 // maxKeptDocs is how many bytes of the newest documents are kept in memory. Every fact that
@@ -61,7 +62,7 @@ func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.S
 		}
 	}
 	if err != nil {
-		return nil, storeFault(err)
+		return nil, storefault.Reading(err)
 	}
 	found := page.found
 	if len(found) > page.size {
@@ -260,7 +261,7 @@ func (f *Finder) matchingInputs(ctx context.Context, caller command.Caller, p *c
 		out = out[:0]
 		truncated, err = f.eachMatch(ctx, q, func(m match) { out = append(out, m) })
 		if !errors.Is(err, errGone) {
-			return out, truncated, storeFault(err)
+			return out, truncated, storefault.Reading(err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"agentd/fault"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // progress is how far a projection has come.
@@ -413,11 +414,8 @@ func indexFault(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*fault.Error](err); ok {
-		return err
-	}
-	if errors.Is(err, store.ErrNoSpace) {
-		return fault.Wrap(fault.Unavailable, err, "the disk is full, so the index could not be brought up to date; free some space and try again")
+	if known := storefault.Of(err); known != nil {
+		return known
 	}
 	return fault.Wrap(fault.Unavailable, err, "the index could not be brought up to date; try again")
 }

@@ -14,6 +14,7 @@ import (
 	"agentd/quota"
 	"agentd/state"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // stateSnapshot is the name under which a session's folded state is stored.
@@ -656,7 +657,7 @@ func (w *writer) quiesce() error {
 
 // storeFault classifies an error of the store for a caller.
 func storeFault(err error) error {
-	if f := StoreFault(err); f != nil {
+	if f := storefault.Of(err); f != nil {
 		return f
 	}
 	return fault.Wrap(fault.Unavailable, err, "the store rejected the write")

@@ -2,11 +2,10 @@ package usage
 
 import (
 	"context"
-	"errors"
 
 	"agentd/command"
-	"agentd/fault"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // Handler answers the command usage.
@@ -44,7 +43,7 @@ func (h *Handler) usage(ctx context.Context, caller command.Caller, p *command.U
 	}
 	rows, total, err := q.First(ctx, h.Store, p.Size())
 	if err != nil {
-		return nil, queryFault(err)
+		return nil, storefault.Reading(err)
 	}
 	res := &command.UsageResult{Rows: []command.UsageRow{}, Total: int64(total), Truncated: total > p.Size()}
 	for i := range rows {
@@ -61,15 +60,4 @@ func (r *Row) wireRow() command.UsageRow {
 		InputTokens: f[InputTokens], CachedInputTokens: f[CachedInputTokens], OutputTokens: f[OutputTokens], ReasoningTokens: f[ReasoningTokens],
 		CostUSD: float64(f[CostNanoUSD]) / nano, ToolCalls: f[ToolCalls], ToolFailures: f[ToolFailures], Approvals: f[Approvals], ApprovalWaitMs: f[ApprovalWaitMs],
 	}
-}
-
-// queryFault says to a caller why the figures could not be read.
-func queryFault(err error) error {
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, store.ErrCorrupt):
-		return fault.Wrap(fault.Internal, err, "stored data is damaged; run agentd verify")
-	}
-	return fault.Wrap(fault.Unavailable, err, "the store could not be read; try again")
 }

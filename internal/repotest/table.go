@@ -48,6 +48,7 @@ var importTable = []row{
 
 	{dir: "store/pebble", role: adapter, may: []string{"store", "event"}},
 	{dir: "store/postgres", role: adapter, may: []string{"store", "event"}},
+	{dir: "store/storefault", may: []string{"store", "fault"}, why: "what the store's errors mean to callers: one answer for all who read and write"},
 	{dir: "store/s3", role: adapter, may: []string{"store"}},
 
 	{dir: "internal/place", standardOnly: true, why: "files and folders by identity, for all that opens or covers them"},
@@ -75,10 +76,10 @@ var importTable = []row{
 
 	{dir: "admission", standardOnly: true, why: "measures and shares; the caller says what is written and who waits"},
 	{dir: "quota", standardOnly: true, why: "counts and limits alone; the caller says what is in use"},
-	{dir: "session", may: []string{"admission", "internal/clip", "state", "store", "command", "event", "fault", "quota"}},
-	{dir: "index", may: []string{"store", "event", "fault"}, why: "it knows facts and entries; what they mean is the projections' business"},
-	{dir: "index/usage", may: []string{"index", "store", "command", "event", "fault"}, why: "sums over the facts of all sessions"},
-	{dir: "find", may: []string{"index", "internal/clip", "store", "command", "event", "fault"}, why: "lists and search over the sessions of all accounts"},
+	{dir: "session", may: []string{"admission", "internal/clip", "state", "store", "store/storefault", "command", "event", "fault", "quota"}},
+	{dir: "index", may: []string{"store", "store/storefault", "event", "fault"}, why: "it knows facts and entries; what they mean is the projections' business"},
+	{dir: "index/usage", may: []string{"index", "store", "store/storefault", "command", "event"}, why: "sums over the facts of all sessions"},
+	{dir: "find", may: []string{"index", "internal/clip", "store", "store/storefault", "command", "event", "fault"}, why: "lists and search over the sessions of all accounts"},
 	{dir: "loop", may: []string{"admission", "internal/clip", "session", "state", "store", "command", "event", "fault", "model", "tool", "permission", "hook", "sandbox", "process", "redact", "workspace", "internal/place", "tool/toolkind"}, pureFiles: []string{"next.go", "next_failure.go"}},
 	{dir: "work", may: []string{"internal/clip", "session", "state", "store", "command", "event", "fault", "tool/toolkind"}},
 	{dir: "telemetry", may: []string{"internal/clip", "event"}},
@@ -102,7 +103,7 @@ var importTable = []row{
 	{dir: "channel/mcpserver", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
 
 	{dir: ".", may: []string{
-		"admission", "event", "fault", "command", "state", "store", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
+		"admission", "event", "fault", "command", "state", "store", "store/storefault", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
 		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "replay", "index", "index/usage", "find", "internal/place",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},

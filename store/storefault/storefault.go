@@ -1,6 +1,13 @@
-package session
+// Package storefault says what an error of the store means to a caller.
+//
+// # Contract
+//
+// It is the one place that says which failures of the store pass, and when to come again:
+// who reads and who writes answers the same trouble alike.
+package storefault
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -15,10 +22,9 @@ const (
 	needsPerson = 30 * time.Second
 )
 
-// StoreFault is what an error of the store means to a caller, nil if it means nothing that is
-// known. An error that is classified already stays as it is. It is the one place that says which
-// failures of the store pass, and when to come again.
-func StoreFault(err error) error {
+// Of is what an error of the store means to a caller, nil if it means nothing that is known.
+// An error that is classified already stays as it is.
+func Of(err error) error {
 	var f *fault.Error
 	var owned *store.OwnedError
 	var removed *store.TrimmedError
@@ -60,4 +66,16 @@ func comeAgain(after time.Duration, err error, detail string) error {
 	f := fault.Wrap(fault.Unavailable, err, "%s", detail)
 	f.RetryAfter = after
 	return f
+}
+
+// Reading is what an error means to a caller for whom the store was only read; nil is none.
+// The end of a caller's context stays what it is.
+func Reading(err error) error {
+	switch known := Of(err); {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case known != nil:
+		return known
+	}
+	return fault.Wrap(fault.Unavailable, err, "the store could not be read; try again")
 }
