@@ -37,7 +37,7 @@ type ReadSideOptions struct {
 func NewReadSide(opt ReadSideOptions) *ReadSide {
 	r := &ReadSide{}
 	r.indexer = index.New(index.Options{
-		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: append(find.Projections(), usage.New()),
+		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: append(find.Projections(), usage.New()), Former: usage.Former,
 		Owner: func(ctx context.Context, sessionID string) (index.Owner, error) {
 			account, workspace, err := opt.Sessions().Owner(ctx, sessionID)
 			return index.Owner{Account: account, Workspace: workspace}, err

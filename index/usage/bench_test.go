@@ -127,4 +127,36 @@ func BenchmarkUsage(b *testing.B) {
 			b.ReportMetric(float64(written)/float64(turns), "written-B/turn")
 		})
 	}
+	b.Run("slowestOfAll", func(b *testing.B) { benchEvery(b, s, start, end) })
+}
+
+// benchEvery makes every query that there is over the year, and says how long the slowest
+// takes at its best.
+func benchEvery(b *testing.B, s *pebble.Store, start, end time.Time) {
+	best := map[string]time.Duration{}
+	for b.Loop() {
+		for by := range usage.ByTool << 1 {
+			for _, bucket := range []usage.Bucket{usage.NoBucket, usage.Month, usage.Day, usage.Hour} {
+				for _, account := range []string{"", "account_7"} {
+					q := usage.Query{By: by, Bucket: bucket, From: start, To: end, Account: account, Everyone: account == ""}
+					began := time.Now()
+					if _, _, err := q.First(context.Background(), s, command.MaxPage); err != nil {
+						b.Fatal(err)
+					}
+					name, took := fmt.Sprintf("parts %05b, bucket %q, account %q", by, bucket, account), time.Since(began)
+					if had, ok := best[name]; !ok || took < had {
+						best[name] = took
+					}
+				}
+			}
+		}
+	}
+	slowest := ""
+	for name, took := range best {
+		if slowest == "" || took > best[slowest] {
+			slowest = name
+		}
+	}
+	b.ReportMetric(float64(best[slowest])/1e6, "slowest-ms")
+	b.Log(slowest)
 }

@@ -8,13 +8,21 @@
 // session is deleted or its events are removed. Sums that are built anew have what the
 // facts that are there say.
 //
-// The newest sums stand by session and hour, small and often written. When there are many
-// they go into packs: of the hour, the day and the month, of each account and of all
-// together, over everything but some parts of the key. So [Query]
-// reads few entries for a year, also by account, and rows always add up: what doesn't
-// belong to any tool is the row without a tool. Rows of packs are in the order of sessions:
-// a query by session, which may have very many rows, merges packs and keeps only the rows
-// that it answers.
+// The newest sums stand by session and hour, small and often written. When there are some
+// hundreds they are put together in one entry, and when there are many they go into packs:
+// of the hour, the day and the month, of each account and of all together, over everything,
+// over everything but the session, and over models and tools. Beside them is kept how many
+// rows each bucket has, by each set of parts of the key. So [Query] reads few entries for a
+// year, whatever it is by: of the buckets that it answers no row of, only the number of rows.
+// Rows always add up: what doesn't belong to any tool is the row without a tool.
+//
+// There may be very many sessions, and rows by session. A pack has a head for each session,
+// with what rows are ordered by, and the sessions that used most come first. No row of a
+// session comes before the session itself, so a query reads all heads, and of the rows only
+// those that it may answer.
+//
+// Sums that go from some entries to others while a query reads would be counted twice or not
+// at all. Each such step has a number; a query that finds another one afterwards begins again.
 //
 // # Concurrency
 //

@@ -75,20 +75,14 @@ type rollup struct {
 	has  Dimension
 }
 
-// whole has every part: all others follow from it.
+// whole has every part: all others follow from it. Its packs have the sums of sessions, too.
 var whole = rollup{"x", ByAccount | ByWorkspace | BySession | ByModel | ByTool}
 
-// rollups are kept in the order in which queries prefer them: the smallest first. A
-// session has one account and one workspace, so its sums have them too.
-var rollups = []rollup{
-	{"m", ByModel},
-	{"k", ByTool},
-	{"a", ByAccount},
-	{"w", ByWorkspace},
-	{"p", ByAccount | ByWorkspace | ByModel | ByTool},
-	{"s", ByAccount | ByWorkspace | BySession},
-	whole,
-}
+// sessionless has every part but the session: there are few keys, however many sessions.
+var sessionless = rollup{"p", ByAccount | ByWorkspace | ByModel | ByTool}
+
+// rollups are kept in the order in which queries prefer them: the smallest first.
+var rollups = []rollup{{"t", ByModel | ByTool}, sessionless, whole}
 
 // rollupFor returns the smallest rollup that has those parts.
 func rollupFor(d Dimension) rollup {

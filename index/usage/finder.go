@@ -1,5 +1,10 @@
 package usage
 
+import (
+	"math/bits"
+	"slices"
+)
+
 // finder finds things in a list by their hashes. Unlike a map it keeps neither the things
 // nor their places beside the list, which is most of the cost of a map with very many.
 type finder struct {
@@ -12,7 +17,7 @@ type finder struct {
 // false, the place at the end of the list, where the caller puts it.
 func (f *finder) find(hash uint32, same func(place uint32) bool) (place uint32, found bool) {
 	if 2*len(f.hashes) >= len(f.slots) {
-		f.grow()
+		f.grow(4 * len(f.slots))
 	}
 	i := f.slot(hash)
 	for ; f.slots[i] != 0; i = f.slot(i + 1) {
@@ -29,8 +34,17 @@ func (f *finder) slot(hash uint32) uint32 { return hash & uint32(len(f.slots)-1)
 
 const fewSlots = 64
 
-func (f *finder) grow() {
-	f.slots = make([]uint32, max(fewSlots, 4*len(f.slots)))
+// expect makes room for so many things.
+func (f *finder) expect(things int) {
+	if slots := 2 << bits.Len(uint(things)); things > fewSlots && slots > len(f.slots) {
+		f.hashes = slices.Grow(f.hashes, things)
+		f.grow(slots)
+	}
+}
+
+// grow makes room for slots, of which there is a power of two.
+func (f *finder) grow(slots int) {
+	f.slots = make([]uint32, max(fewSlots, slots))
 	for at, hash := range f.hashes {
 		i := f.slot(hash)
 		for f.slots[i] != 0 {

@@ -23,45 +23,205 @@ func (s sums) record(k Key, f *Figures) {
 	at.Sum(f)
 }
 
-// compareKeys orders the rows of packs. The session comes first, because packs are merged
-// by it.
-func compareKeys(a, b Key) int {
-	if c := cmp.Compare(a.Session, b.Session); c != 0 {
-		return c
+// addAll adds other sums.
+func (s sums) addAll(other sums) {
+	for k, f := range other {
+		s.record(k, f)
 	}
-	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Tool, b.Tool))
 }
 
-// appendPack encodes sums: the texts of the keys, each once, and then a row for each key,
-// with which figures are not 0, and these. The same sums have the same bytes.
-func appendPack(b []byte, s sums) []byte {
-	keys := slices.SortedFunc(maps.Keys(s), compareKeys)
-	places := map[string]uint64{"": 0}
-	var texts []string
-	place := func(text string) uint64 {
-		at, ok := places[text]
-		if !ok {
-			texts = append(texts, text)
-			at = uint64(len(texts))
-			places[text] = at
-		}
-		return at
+// compareKeys orders the rows of a group. The tool comes first, because most differ in it.
+func compareKeys(a, b Key) int {
+	if c := cmp.Compare(a.Tool, b.Tool); c != 0 {
+		return c
 	}
-	var rows []byte
-	for _, k := range keys {
-		for _, text := range [...]string{k.Account, k.Workspace, k.Session, k.Model, k.Tool} {
-			rows = binary.AppendUvarint(rows, place(text))
+	return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Workspace, b.Workspace))
+}
+
+// A pack is
+//
+//	the texts of its keys, each once, but for the sessions
+//	the number of its groups, and the size of what follows of them
+//	the head of each group: its session, and what is asked for most often
+//	the rows of the groups
+//
+// A group is what a session used, or, in packs without sessions, all there is. Those that
+// used most come first. The rows of a large pack are in several entries, so that who asks
+// for those that used most needs only the first. What a day's hours have is in one entry,
+// see encodeSegments.
+
+// keyParts is how many parts a key has: as in [Key], in its order.
+const keyParts = 5
+
+// The places of the parts.
+const (
+	accountPart = iota
+	workspacePart
+	sessionPart
+	modelPart
+	toolPart
+)
+
+// order is what rows are ordered by: the figures of [orderFigures].
+type order [3]int64
+
+var orderFigures = [len(order{})]int{CostNanoUSD, Turns, ToolCalls}
+
+func (f *Figures) order() order {
+	return order{f[orderFigures[0]], f[orderFigures[1]], f[orderFigures[2]]}
+}
+
+// compare orders rows: those that used most come first.
+func (o *order) compare(other *order) int {
+	for i, n := range o {
+		if n != other[i] {
+			return cmp.Compare(other[i], n)
 		}
-		rows = appendFigures(rows, s[k])
 	}
-	b = binary.AppendUvarint(b, uint64(len(texts)))
-	for _, text := range texts {
+	return 0
+}
+
+// group is a group of a pack. Its texts are places in the list of the pack's.
+type group struct {
+	session []byte
+	// size is that of its rows.
+	size int
+	// mixed says that its rows don't all have the same account and workspace, and have them
+	// themselves. Those of the group are then the first row's.
+	mixed bool
+	// negative says that it has rows that are more than all of them together.
+	negative bool
+	// chunk says that another entry begins with its rows.
+	chunk              bool
+	account, workspace uint64
+	// models, tools and pairs of both that it has.
+	models, tools, pairs uint64
+	order                order
+	// rows are encoded; only where a pack is written.
+	rows []byte
+}
+
+// count returns how many rows the group has by those parts and its session, false if its
+// rows have to be looked at.
+func (g *group) count(by Dimension) (n int, ok bool) {
+	if g.mixed && by&(ByAccount|ByWorkspace) != 0 {
+		return 0, false
+	}
+	switch by & (ByModel | ByTool) {
+	case ByModel:
+		return int(g.models), true
+	case ByTool:
+		return int(g.tools), true
+	case ByModel | ByTool:
+		return int(g.pairs), true
+	default:
+		return 1, true
+	}
+}
+
+// The flags of a group.
+const (
+	flagMixed = 1 << iota
+	flagNegative
+	flagChunk
+)
+
+// flagBits is how many bits the flags have.
+const flagBits = 3
+
+func (g *group) appendHead(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(g.session)))
+	b = append(b, g.session...)
+	head := uint64(g.size) << flagBits
+	if g.mixed {
+		head |= flagMixed
+	}
+	if g.negative {
+		head |= flagNegative
+	}
+	if g.chunk {
+		head |= flagChunk
+	}
+	for _, n := range [...]uint64{head, g.account, g.workspace, g.models, g.tools, g.pairs} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, n := range g.order {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+// dictionary numbers the texts of a pack; 0 is the empty one.
+type dictionary struct {
+	texts  []string
+	places map[string]uint64
+}
+
+func newDictionary() *dictionary {
+	return &dictionary{texts: []string{""}, places: map[string]uint64{"": 0}}
+}
+
+func (d *dictionary) place(text string) uint64 {
+	at, ok := d.places[text]
+	if !ok {
+		at = uint64(len(d.texts))
+		d.texts = append(d.texts, text)
+		d.places[text] = at
+	}
+	return at
+}
+
+func (d *dictionary) encodeTexts() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(d.texts)-1))
+	for _, text := range d.texts[1:] {
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}
-	b = binary.AppendUvarint(b, uint64(len(keys)))
-	return append(b, rows...)
+	return b
 }
+
+// groupOf encodes the rows of a group.
+func (d *dictionary) groupOf(session string, s sums) group {
+	keys := slices.SortedFunc(maps.Keys(s), compareKeys)
+	g := group{session: []byte(session), account: d.place(keys[0].Account), workspace: d.place(keys[0].Workspace)}
+	for _, k := range keys {
+		g.mixed = g.mixed || k.Account != keys[0].Account || k.Workspace != keys[0].Workspace
+	}
+	var has [3]distinct
+	for _, k := range keys {
+		f, model, tool := s[k], d.place(k.Model), d.place(k.Tool)
+		if g.mixed {
+			g.rows = binary.AppendUvarint(g.rows, d.place(k.Account))
+			g.rows = binary.AppendUvarint(g.rows, d.place(k.Workspace))
+		}
+		g.rows = binary.AppendUvarint(g.rows, model)
+		g.rows = binary.AppendUvarint(g.rows, tool)
+		g.rows = appendFigures(g.rows, f)
+		for i, n := range f.order() {
+			g.order[i] += n
+			g.negative = g.negative || n < 0
+		}
+		if session != "" {
+			has[0].record(model)
+			has[1].record(tool)
+			has[2].record(model<<32 | tool)
+		}
+	}
+	g.models, g.tools, g.pairs = has[0].count(), has[1].count(), has[2].count()
+	g.size = len(g.rows)
+	return g
+}
+
+// distinct counts different numbers, of which there are few.
+type distinct struct{ few []uint64 }
+
+func (d *distinct) record(n uint64) {
+	if len(d.few) == 0 || d.few[len(d.few)-1] != n && !slices.Contains(d.few, n) {
+		d.few = append(d.few, n)
+	}
+}
+
+func (d *distinct) count() uint64 { return uint64(len(d.few)) }
 
 func appendFigures(b []byte, f *Figures) []byte {
 	set := uint64(0)
@@ -79,86 +239,44 @@ func appendFigures(b []byte, f *Figures) []byte {
 	return b
 }
 
-// eachInPack calls do with the rows of a pack. The figures are used again.
-func eachInPack(rows []byte, do func(Key, *Figures)) error {
-	c := openPack(rows)
-	texts := make([]string, len(c.texts))
-	for i, text := range c.texts {
-		texts[i] = string(text)
-	}
-	for c.next() {
-		do(Key{texts[c.places[0]], texts[c.places[1]], texts[c.places[2]], texts[c.places[3]], texts[c.places[4]]}, &c.figures)
-	}
-	if c.failed {
-		return errPack
-	}
-	return nil
-}
+// defaultChunk is [Projection.ChunkSize] without a number.
+const defaultChunk = 64 << 10
 
-// keyParts is how many parts a key has: as in [Key], in its order.
-const keyParts = 5
-
-// sessionPart is the place of the session among them.
-const sessionPart = 2
-
-// packCursor reads the rows of a pack, one after the other.
-type packCursor struct {
-	packReader
-	// key is that of the entry that has the pack, for errors.
-	key string
-	// texts are those of the keys, left is how many rows follow.
-	texts [][]byte
-	left  uint64
-	// places are those of the texts of the row that the cursor is at, figures are its.
-	places  [keyParts]uint64
-	figures Figures
-}
-
-// openPack returns a cursor before the first row.
-func openPack(rows []byte) *packCursor {
-	c := &packCursor{packReader: packReader{rest: rows}}
-	n := min(c.number(), uint64(len(rows)))
-	c.texts = make([][]byte, 1, 1+n) // the first is the empty one
-	for range n {
-		c.texts = append(c.texts, c.readText())
-	}
-	c.left = c.number()
-	return c
-}
-
-// next moves to the next row. It returns false at the end, and if the pack is damaged.
-func (c *packCursor) next() bool {
-	if c.left == 0 || c.failed {
-		return false
-	}
-	c.left--
-	for i := range c.places {
-		if c.places[i] = c.number(); c.places[i] >= uint64(len(c.texts)) {
-			c.failed = true
-			return false
+// appendGroups encodes groups, in their order, and returns the rows that go into entries
+// of their own.
+func appendGroups(b []byte, groups []group, chunkSize int) (out []byte, chunks [][]byte) {
+	var heads, rows []byte
+	var first []byte
+	for i := range groups {
+		g := &groups[i]
+		if g.chunk = len(rows) > 0 && len(rows)+len(g.rows) > chunkSize; g.chunk {
+			if first == nil {
+				first = rows
+			} else {
+				chunks = append(chunks, rows)
+			}
+			rows = nil
 		}
+		heads = g.appendHead(heads)
+		rows = append(rows, g.rows...)
 	}
-	c.readFigures(&c.figures)
-	return !c.failed
+	if first == nil {
+		first = rows
+	} else {
+		chunks = append(chunks, rows)
+	}
+	b = binary.AppendUvarint(b, uint64(len(groups)))
+	b = binary.AppendUvarint(b, uint64(len(heads)))
+	b = append(b, heads...)
+	return append(b, first...), chunks
 }
 
-func (c *packCursor) text(part int) []byte { return c.texts[c.places[part]] }
-
-func (c *packCursor) session() []byte { return c.texts[c.places[sessionPart]] }
-
-// rowsInPack returns how many rows a pack has.
-func rowsInPack(rows []byte) (int, error) {
-	d := &packReader{rest: rows}
-	for range d.number() {
-		if d.readText(); d.failed {
-			return 0, errPack
-		}
-	}
-	n := d.number()
-	if d.failed || n > uint64(len(d.rest)) {
-		return 0, errPack
-	}
-	return int(n), nil
+// encodeSession encodes the sums of one session as a pack.
+func encodeSession(session string, s sums) []byte {
+	d := newDictionary()
+	groups := []group{d.groupOf(session, s)}
+	b, _ := appendGroups(d.encodeTexts(), groups, maxGroup)
+	return b
 }
 
 // packReader reads a pack. After a failure it returns zeros.
@@ -173,6 +291,10 @@ func (d *packReader) number() uint64 {
 		d.rest = d.rest[1:]
 		return uint64(n)
 	}
+	return d.longNumber()
+}
+
+func (d *packReader) longNumber() uint64 {
 	n, size := binary.Uvarint(d.rest)
 	if size <= 0 {
 		d.failed = true
@@ -183,35 +305,57 @@ func (d *packReader) number() uint64 {
 	return n
 }
 
-func (d *packReader) readText() []byte {
-	n := d.number()
+func (d *packReader) bytes(n uint64) []byte {
 	if n > uint64(len(d.rest)) {
 		d.failed = true
 		d.rest = nil
 		return nil
 	}
-	text := d.rest[:n]
+	b := d.rest[:n]
 	d.rest = d.rest[n:]
-	return text
+	return b
 }
 
-func (d *packReader) readFigures(f *Figures) {
-	set := d.number()
-	if set >= 1<<figureCount {
-		d.failed = true
-		return
+func (d *packReader) readTexts() [][]byte {
+	n := min(d.number(), uint64(len(d.rest)))
+	texts := make([][]byte, 1, 1+n) // the first is the empty one
+	for range n {
+		texts = append(texts, d.bytes(d.number()))
 	}
-	*f = Figures{}
-	for i := range f {
-		if set&(1<<i) == 0 {
-			continue
-		}
-		n, size := binary.Varint(d.rest)
-		if size <= 0 {
+	return texts
+}
+
+// readGroup reads the head of a group. Queries by session read very many.
+func (d *packReader) readGroup(g *group) {
+	g.session = d.bytes(d.number())
+	var fields [groupFields]uint64
+	rest := d.rest
+	for i := range fields {
+		switch {
+		case len(rest) == 0:
 			d.failed = true
 			return
+		case rest[0] < 0x80:
+			fields[i], rest = uint64(rest[0]), rest[1:]
+		default:
+			n, size := binary.Uvarint(rest)
+			if size <= 0 {
+				d.failed = true
+				return
+			}
+			fields[i], rest = n, rest[size:]
 		}
-		d.rest = d.rest[size:]
-		f[i] = n
 	}
+	d.rest = rest
+	head := fields[0]
+	g.mixed, g.negative, g.chunk = head&flagMixed != 0, head&flagNegative != 0, head&flagChunk != 0
+	g.size = int(head >> flagBits)
+	g.account, g.workspace = fields[1], fields[2]
+	g.models, g.tools, g.pairs = fields[3], fields[4], fields[5]
+	g.order = order{signed(fields[6]), signed(fields[7]), signed(fields[8])}
 }
+
+// groupFields is how many numbers the head of a group has after its session.
+const groupFields = 9
+
+func signed(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }

@@ -1,12 +1,12 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"agentd/store"
@@ -47,6 +47,8 @@ type Row struct {
 
 // Entries is what queries read.
 type Entries interface {
+	// Get returns one index entry's value, or [store.ErrNotFound].
+	Get(ctx context.Context, kind, key string) ([]byte, error)
 	// Scan yields index entries. See [store.Store].
 	Scan(ctx context.Context, s store.Scan) iter.Seq2[store.Entry, error]
 }
@@ -60,33 +62,25 @@ func (q Query) Rows(ctx context.Context, s Entries) ([]Row, error) {
 // First answers a query with its first rows, by bucket and then those that used most, and
 // with how many rows there are.
 func (q Query) First(ctx context.Context, s Entries, n int) (rows []Row, total int, err error) {
-	a := &answer{Query: q, ctx: ctx, entries: s, rollup: rollupFor(q.By), first: firstRows{wanted: n}}
-	for i, part := range [keyParts]Dimension{ByAccount, ByWorkspace, BySession, ByModel, ByTool} {
-		if q.By&part != 0 {
-			a.parts = append(a.parts, i)
-		}
-	}
-	a.bound()
-	if err := a.readLive(); err != nil {
-		return nil, 0, err
-	}
-	switch q.Bucket {
-	case Hour:
-		err = a.readHours(a.from, a.end)
-	case Day:
-		err = a.readDays(a.from, a.end)
-	default:
-		err = a.readMonths(a.from, a.end)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, bucket := range slices.Sorted(maps.Keys(a.buckets)) {
-		if err := a.sumUp(bucket, a.buckets[bucket]); err != nil {
+	for {
+		before, err := loadState(ctx, s)
+		if err != nil {
 			return nil, 0, err
 		}
+		a := newAnswer(ctx, q, s, n)
+		failed := a.findRows(before.Generation)
+		after, err := loadState(ctx, s)
+		if err != nil {
+			return nil, 0, err
+		}
+		switch {
+		case after.Generation != before.Generation: // sums went elsewhere while they were read
+		case failed != nil:
+			return nil, 0, failed
+		default:
+			return a.rows, a.total, nil
+		}
 	}
-	return a.first.inOrder(), a.total, nil
 }
 
 // answer is a query that is being answered.
@@ -94,26 +88,52 @@ type answer struct {
 	Query
 	ctx     context.Context //nolint:containedctx // an answer lives within one call
 	entries Entries
-	rollup  rollup
-	// parts are the places of the parts of keys that are asked for.
-	parts []int
+	// scope is the part of keys that says whose packs are read.
+	scope string
+	// by are the parts of keys that rows differ in, parts their places.
+	by     Dimension
+	parts  []int
+	rollup rollup
 	// from and end bound the hours that are asked for.
 	from, end time.Time
-	// buckets have the packs of each bucket of the answer.
-	buckets map[string][]pack
-	// texts sums up what isn't by session.
-	texts textSums
-	// first are the rows that come first, total is how many there are.
-	first firstRows
-	total int
+	// opened has the packs of the entry that was read last by its key.
+	opened struct {
+		key   string
+		packs []bucketPack
+	}
+	// buckets have what is not in the one pack that a bucket of the answer mostly has.
+	buckets map[string][]*source
+	// texts sums up what isn't by session, sessions what is.
+	texts    textSums
+	sessions sessionSums
+	// rows are those that come first, of which so many are wanted; total is how many there are.
+	rows   []Row
+	wanted int
+	total  int
 }
 
-// pack is what is stored in an entry.
-type pack struct {
-	key  string
-	rows []byte
-	// has are the parts of the keys of its rows.
-	has Dimension
+func newAnswer(ctx context.Context, q Query, s Entries, n int) *answer {
+	a := &answer{Query: q, ctx: ctx, entries: s, wanted: n, scope: everyone, by: q.By, buckets: map[string][]*source{}}
+	if !q.Everyone { // all rows have the same account
+		a.scope = escapeAccount(q.Account)
+		a.by &^= ByAccount
+	}
+	a.rollup = rollupFor(a.by)
+	for part := range keyParts {
+		if a.by&(1<<part) != 0 {
+			a.parts = append(a.parts, part)
+		}
+	}
+	a.from, a.end = earliest, latest
+	if !q.From.IsZero() && q.From.After(earliest) {
+		a.from = q.From.UTC().Truncate(time.Hour)
+	}
+	if !q.To.IsZero() && q.To.Before(latest) {
+		if a.end = q.To.UTC().Truncate(time.Hour); a.end.Before(q.To) {
+			a.end = a.end.Add(time.Hour)
+		}
+	}
+	return a
 }
 
 // Bounds of time: what is outside has no buckets in keys.
@@ -122,48 +142,144 @@ var (
 	latest   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-func (a *answer) bound() {
-	a.from, a.end = earliest, latest
-	if !a.From.IsZero() && a.From.After(earliest) {
-		a.from = a.From.UTC().Truncate(time.Hour)
-	}
-	if !a.To.IsZero() && a.To.Before(latest) {
-		if a.end = a.To.UTC().Truncate(time.Hour); a.end.Before(a.To) {
-			a.end = a.end.Add(time.Hour)
-		}
-	}
-}
+// full reports whether no more rows are wanted.
+func (a *answer) full() bool { return len(a.rows) >= a.wanted }
 
-// bucketOf returns the bucket of the answer that one of a pack is in.
-func (a *answer) bucketOf(bucket string) string {
+// findRows reads what is stored in a generation, and answers.
+func (a *answer) findRows(generation uint64) error {
+	if err := a.readFresh(generation); err != nil {
+		return err
+	}
 	switch a.Bucket {
 	case Hour:
-		return bucket
+		return a.findBuckets(levelHour, hourForm, a.from, a.end)
 	case Day:
-		return bucket[:len(dayForm)]
+		from, to := wholeDays(a.from, a.end)
+		if !from.Before(to) {
+			return a.findRest(a.readHours(a.from, a.end))
+		}
+		if err := cmp.Or(a.readHours(a.from, from), a.readHours(to, a.end)); err != nil {
+			return err
+		}
+		return a.findBuckets(levelDay, dayForm, from, to)
 	case Month:
-		return bucket[:len(monthForm)]
+		from, to := wholeMonths(a.from, a.end)
+		if !from.Before(to) {
+			return a.findRest(a.readDays(a.from, a.end))
+		}
+		if err := cmp.Or(a.readDays(a.from, from), a.readDays(to, a.end)); err != nil {
+			return err
+		}
+		return a.findBuckets(levelMonth, monthForm, from, to)
 	default:
-		return ""
+		return a.findRest(a.readMonths(a.from, a.end))
 	}
 }
 
-// addPack adds a pack to the bucket of the answer that it is in.
-func (a *answer) addPack(bucket string, p pack) {
-	if a.buckets == nil {
-		a.buckets = map[string][]pack{}
+// findRest answers from what was read.
+func (a *answer) findRest(err error) error {
+	if err != nil {
+		return err
 	}
-	bucket = a.bucketOf(bucket)
-	a.buckets[bucket] = append(a.buckets[bucket], p)
+	for _, bucket := range slices.Sorted(maps.Keys(a.buckets)) {
+		if err := a.sumUp(bucket); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// readLive adds what is in no pack yet.
-func (a *answer) readLive() error {
-	prefix := "l/"
-	if !a.Everyone {
-		prefix += escapeAccount(a.Account) + "/"
+// findBuckets answers from the packs of buckets and from what was read beside them: with
+// rows as long as some are wanted, then it counts.
+func (a *answer) findBuckets(level, form string, from, to time.Time) error {
+	last, beside := "", slices.Sorted(maps.Keys(a.buckets))
+	// sumTo sums up what was read of buckets before one.
+	sumTo := func(end string) error {
+		for ; len(beside) > 0 && beside[0] < end && !a.full(); beside = beside[1:] {
+			last = beside[0]
+			if err := a.sumUp(last); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	for p, err := range a.packs(level, form, from, to) {
+		if err != nil {
+			return err
+		}
+		if err := sumTo(p.bucket); err != nil {
+			return err
+		}
+		if a.full() {
+			break
+		}
+		if len(beside) > 0 && beside[0] == p.bucket {
+			beside = beside[1:]
+		}
+		a.addSource(p.bucket, p.source)
+		last = p.bucket
+		if err := a.sumUp(p.bucket); err != nil {
+			return err
+		}
+	}
+	if !a.full() {
+		if err := sumTo("~"); err != nil || !a.full() {
+			return err
+		}
+	}
+	return a.countRest(level, last, from.Format(form), to.Format(form))
+}
+
+// countRest counts the rows of the buckets after one.
+func (a *answer) countRest(level, last, first, end string) error {
+	var both []string // are packed, and something was read beside
+	err := a.countPacked(level, last, first, end, func(bucket string, rows int) {
+		if a.buckets[bucket] == nil {
+			a.total += rows
+		} else {
+			both = append(both, bucket)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, bucket := range both {
+		s, err := a.packOf(level, bucket)
+		if err != nil {
+			return err
+		}
+		a.addSource(bucket, s)
+	}
+	return a.findRest(nil)
+}
+
+// addSource adds what was read to the bucket of the answer that it is in.
+func (a *answer) addSource(bucket string, s *source) {
+	switch a.Bucket {
+	case Hour:
+	case Day:
+		bucket = bucket[:len(dayForm)]
+	case Month:
+		bucket = bucket[:len(monthForm)]
+	default:
+		bucket = ""
+	}
+	a.buckets[bucket] = append(a.buckets[bucket], s)
+}
+
+// readFresh reads what is in no pack yet.
+func (a *answer) readFresh(generation uint64) error {
 	first, end := a.from.Format(hourForm), a.end.Format(hourForm)
+	fresh := func(hour string, s *source) {
+		s.repeats = true
+		if hour >= first && hour < end && (a.Everyone || s.keepAccount(a.Account)) {
+			a.addSource(hour, s)
+		}
+	}
+	prefix := livePrefix(generation)
+	if !a.Everyone {
+		prefix += a.scope + "/"
+	}
 	for e, err := range a.entries.Scan(a.ctx, store.Scan{Kind: Name, Prefix: prefix}) {
 		if err != nil {
 			return err
@@ -172,82 +288,15 @@ func (a *answer) readLive() error {
 		if !ok {
 			return damaged(e.Key, errPack)
 		}
-		if k.hour < first || k.hour >= end {
-			continue
-		}
-		a.addPack(k.hour, pack{e.Key, e.Value, whole.has})
-	}
-	return nil
-}
-
-// readMonths reads the packs of whole months, and of the days around them.
-func (a *answer) readMonths(first, end time.Time) error {
-	from := time.Date(first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if from.Before(first) {
-		from = from.AddDate(0, 1, 0)
-	}
-	to := time.Date(end.Year(), end.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if !from.Before(to) {
-		return a.readDays(first, end)
-	}
-	if err := a.readDays(first, from); err != nil {
-		return err
-	}
-	if err := a.readPacks(levelMonth, monthForm, from, to); err != nil {
-		return err
-	}
-	return a.readDays(to, end)
-}
-
-// readDays reads the packs of whole days, and of the hours around them.
-func (a *answer) readDays(first, end time.Time) error {
-	from := first.Truncate(24 * time.Hour)
-	if from.Before(first) {
-		from = from.AddDate(0, 0, 1)
-	}
-	to := end.Truncate(24 * time.Hour)
-	if !from.Before(to) {
-		return a.readHours(first, end)
-	}
-	if err := a.readHours(first, from); err != nil {
-		return err
-	}
-	if err := a.readPacks(levelDay, dayForm, from, to); err != nil {
-		return err
-	}
-	return a.readHours(to, end)
-}
-
-func (a *answer) readHours(first, end time.Time) error {
-	return a.readPacks(levelHour, hourForm, first, end)
-}
-
-// readPacks adds the packs of a level in a span of time.
-func (a *answer) readPacks(level, form string, first, end time.Time) error {
-	if !first.Before(end) {
-		return nil
-	}
-	account, r := everyone, a.rollup
-	if !a.Everyone {
-		account = escapeAccount(a.Account)
-		if level == levelHour {
-			r = whole
-		}
-	}
-	prefix := packKey(r, account, level, "")
-	// The key before the first one: no bucket is as short.
-	after := prefix + first.Format(form)
-	after = after[:len(after)-1] + string(after[len(after)-1]-1) + "~"
-	stop := end.Format(form)
-	for e, err := range a.entries.Scan(a.ctx, store.Scan{Kind: Name, Prefix: prefix, After: after}) {
+		s, err := openPack(e.Key, e.Value)
 		if err != nil {
 			return err
 		}
-		bucket := strings.TrimPrefix(e.Key, prefix)
-		if bucket >= stop {
-			return nil
-		}
-		a.addPack(bucket, pack{e.Key, e.Value, r.has})
+		fresh(k.hour, s)
 	}
-	return nil
+	recent, err := openRecent(a.ctx, a.entries)
+	for _, s := range recent {
+		fresh(s.hour, s.source)
+	}
+	return err
 }

@@ -67,6 +67,13 @@ func TestUsageOfARuntime(t *testing.T) {
 	loseIndex(t, k.Store)
 	k.Open()
 	check()
+	k.Close()
+	writeFormer(t, k.Store)
+	k.Open()
+	check()
+	for e, err := range k.Store.Scan(t.Context(), store.Scan{Kind: "usage2"}) {
+		t.Errorf("of the form before there is still %s (%v)", e.Key, err)
+	}
 	runtimetest.DoAs[command.DeleteSessionResult](k, other, &command.DeleteSession{SessionID: "sess_1"})
 	check()
 	_, err := k.Runtime.Do(t.Context(), acme, &command.Usage{GroupBy: []string{"colour"}})
@@ -75,6 +82,36 @@ func TestUsageOfARuntime(t *testing.T) {
 	}
 	if res := runtimetest.Do[command.UsageResult](k, &command.Usage{GroupBy: []string{"session"}, Limit: 1}); len(res.Rows) != 1 || !res.Truncated || res.Total != 2 {
 		t.Errorf("%+v", res)
+	}
+}
+
+// writeFormer makes the store one that the build before wrote: its entries are there, and
+// those of this form are not.
+func writeFormer(t *testing.T, s store.Store) {
+	t.Helper()
+	loseIndex(t, s)
+	claim, err := s.Claim(t.Context(), "/index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	position, err := s.Position(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &store.Batch{SessionID: "/index", Epoch: claim.Epoch}
+	for kind, entries := range map[string]map[string]string{
+		"usage2":      {"l/.acme/2026010203/sess_0": "\x00\x00", "p/m/*/m/202601": "\x00\x00", "s": `{"rows":1}`},
+		"index_state": {"usage2": fmt.Sprintf(`{"position":%q,"generation":7}`, position)},
+	} {
+		for key, value := range entries {
+			b.Index = append(b.Index, store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: []byte(value)}})
+		}
+	}
+	if errs := s.Append(t.Context(), []*store.Batch{b}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if err := s.Release(t.Context(), "/index", claim.Epoch); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -2,116 +2,35 @@ package usage
 
 import (
 	"bytes"
-	"container/heap"
 	"hash/maphash"
 )
 
-// sumUp sums up the packs of a bucket and offers its rows.
-func (a *answer) sumUp(bucket string, packs []pack) error {
-	switch {
-	case a.first.full() && len(packs) == 1 && packs[0].has == a.By: // its rows are only counted
-		n, err := rowsInPack(packs[0].rows)
-		if err != nil {
-			return damaged(packs[0].key, err)
-		}
-		a.total += n
-		return nil
-	case a.By&BySession != 0:
-		return a.mergeSessions(bucket, packs)
-	default:
-		return a.sumByText(bucket, packs)
-	}
-}
-
-// mergeSessions sums up packs by session and by what else is asked for. There may be very
-// many sessions: packs have their rows in the order of sessions, so that only the rows of
-// one session have to be in memory.
-func (a *answer) mergeSessions(bucket string, packs []pack) error {
-	cursors := make(cursorHeap, 0, len(packs))
-	for i := range packs {
-		c := openPack(packs[i].rows)
-		c.key = packs[i].key
-		if c.next() {
-			cursors = append(cursors, c)
-		}
-		if c.failed {
-			return damaged(packs[i].key, errPack)
-		}
-	}
-	heap.Init(&cursors)
-	var rows []candidate // of one session
-	offer := func() {
-		for i := range rows {
-			a.first.offer(bucket, &rows[i])
-		}
-		a.total += len(rows)
-		rows = rows[:0]
-	}
-	for len(cursors) > 0 {
-		c := cursors[0]
-		if len(rows) > 0 && !bytes.Equal(rows[0].parts[sessionPart], c.session()) {
-			offer()
-		}
-		rows = a.addRow(rows, c)
-		session := c.places[sessionPart]
-		switch {
-		case c.next():
-			if c.places[sessionPart] != session {
-				heap.Fix(&cursors, 0)
-			}
-		case c.failed:
-			return damaged(c.key, errPack)
-		default:
-			heap.Pop(&cursors)
-		}
-	}
-	offer()
-	return nil
-}
-
-// addRow adds the row that a cursor is at to the rows of its session, which are few.
-func (a *answer) addRow(rows []candidate, c *packCursor) []candidate {
-	for i := range rows {
-		if a.sameParts(&rows[i], c) {
-			rows[i].Sum(&c.figures)
-			return rows
-		}
-	}
-	if len(rows) < cap(rows) {
-		rows = rows[:len(rows)+1]
+// sumUp answers a bucket from all that was read of it: with rows as long as some are
+// wanted, and with how many there are.
+func (a *answer) sumUp(bucket string) error {
+	sources := a.buckets[bucket]
+	delete(a.buckets, bucket)
+	top := &topRows{wanted: max(a.wanted-len(a.rows), 0)}
+	var n int
+	var err error
+	if a.by&BySession != 0 {
+		n, err = a.sumSessions(sources, top)
 	} else {
-		rows = append(rows, candidate{})
+		n, err = a.sumByText(sources, top)
 	}
-	row := &rows[len(rows)-1]
-	for _, part := range a.parts {
-		row.parts[part] = c.text(part)
+	if err != nil {
+		return err
 	}
-	row.Figures = c.figures
-	return rows
-}
-
-func (a *answer) sameParts(row *candidate, c *packCursor) bool {
-	for _, part := range a.parts {
-		if part != sessionPart && !bytes.Equal(row.parts[part], c.text(part)) {
-			return false
+	a.total += n
+	start := startOf(bucket)
+	for _, r := range top.inOrder() {
+		row := Row{Start: start, Key: r.key(), Figures: r.Figures}
+		if a.By&^a.by != 0 {
+			row.Key.Account = a.Account
 		}
+		a.rows = append(a.rows, row)
 	}
-	return true
-}
-
-// cursorHeap has cursors by the sessions that they are at.
-type cursorHeap []*packCursor
-
-func (h *cursorHeap) Len() int { return len(*h) }
-func (h *cursorHeap) Less(i, j int) bool {
-	return bytes.Compare((*h)[i].session(), (*h)[j].session()) < 0
-}
-func (h *cursorHeap) Swap(i, j int) { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
-func (h *cursorHeap) Push(c any)    { *h = append(*h, c.(*packCursor)) }
-func (h *cursorHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
+	return nil
 }
 
 // rowKey names a row of a bucket: the numbers of the texts of its key.
@@ -126,62 +45,78 @@ func (k *rowKey) hash() uint32 {
 	return uint32(h >> 32)
 }
 
+// keySet is a set of keys.
+type keySet struct {
+	keys  []rowKey
+	byKey finder
+}
+
+// place returns where a key is, and adds it.
+func (s *keySet) place(key *rowKey) uint32 {
+	at, found := s.byKey.find(key.hash(), func(at uint32) bool { return s.keys[at] == *key })
+	if !found {
+		s.keys = append(s.keys, *key)
+	}
+	return at
+}
+
+func (s *keySet) reset() {
+	s.keys = s.keys[:0]
+	s.byKey.reset()
+}
+
 // textSums sums up rows by the texts of their keys, which have numbers: 0 is the empty one.
 type textSums struct {
+	keySet
+	sums   []Figures
 	texts  [][]byte
 	byText finder
 	seed   maphash.Seed
-	keys   []rowKey
-	sums   []Figures
-	byKey  finder
 }
 
-// sumByText sums up packs by what is asked for other than sessions.
-func (a *answer) sumByText(bucket string, packs []pack) error {
-	if a.texts.texts == nil {
-		a.texts.seed = maphash.MakeSeed()
-		a.texts.numberOf(nil)
-	}
+// sumByText sums up by what is asked for other than sessions.
+func (a *answer) sumByText(sources []*source, top *topRows) (int, error) {
 	t := &a.texts
-	t.keys, t.sums = t.keys[:0], t.sums[:0]
-	t.byKey.reset()
-	var numbers []uint32
-	for i := range packs {
-		c := openPack(packs[i].rows)
-		numbers = numbers[:0]
-		for _, text := range c.texts {
-			numbers = append(numbers, t.numberOf(text))
+	if t.texts == nil {
+		t.seed = maphash.MakeSeed()
+		t.numberOf(nil)
+	}
+	t.reset()
+	t.sums = t.sums[:0]
+	for _, s := range sources {
+		if s.texts.numbers == nil {
+			for _, text := range s.texts.list {
+				s.texts.numbers = append(s.texts.numbers, t.numberOf(text))
+			}
 		}
-		for c.next() {
+		numbers := s.texts.numbers
+		err := s.eachRow(a.ctx, a.entries, func(r *rowReader) {
 			var key rowKey
 			for _, part := range a.parts {
-				key[part] = numbers[c.places[part]]
+				key[part] = numbers[r.places[part]]
 			}
-			t.sumOf(&key).Sum(&c.figures)
-		}
-		if c.failed {
-			return damaged(packs[i].key, errPack)
+			at := t.place(&key)
+			if top.wanted == 0 {
+				r.skipFigures()
+				return
+			}
+			if int(at) == len(t.sums) {
+				t.sums = append(t.sums, Figures{})
+			}
+			r.addFigures(&t.sums[at])
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
-	for i := range t.keys {
-		row := candidate{Figures: t.sums[i]}
+	for i := range t.sums {
+		row := topRow{Figures: t.sums[i]}
 		for _, part := range a.parts {
 			row.parts[part] = t.texts[t.keys[i][part]]
 		}
-		a.first.offer(bucket, &row)
+		top.offer(&row)
 	}
-	a.total += len(t.keys)
-	return nil
-}
-
-// sumOf returns the sums of a key.
-func (t *textSums) sumOf(key *rowKey) *Figures {
-	at, found := t.byKey.find(key.hash(), func(at uint32) bool { return t.keys[at] == *key })
-	if !found {
-		t.keys = append(t.keys, *key)
-		t.sums = append(t.sums, Figures{})
-	}
-	return &t.sums[at]
+	return len(t.keys), nil
 }
 
 // numberOf returns the number of a text, which stays as it is.
