@@ -128,11 +128,13 @@ type Indexer struct {
 
 	// What follows is for the one goroutine.
 
-	epoch  uint64 // of the claim; 0 without one
-	tidy   bool   // the projections had nothing left to put in order
-	states map[string]*progress
-	fresh  map[string]bool
-	owners map[string]Owner
+	epoch uint64 // of the claim; 0 without one
+	tidy  bool   // the projections had nothing left to put in order
+	// formerGone says that the entries of earlier versions were looked for and removed.
+	formerGone bool
+	states     map[string]*progress
+	fresh      map[string]bool
+	owners     map[string]Owner
 	// selected is scratch: the facts that a projection gets.
 	selected []Fact
 }

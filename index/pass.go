@@ -374,6 +374,9 @@ func (x *Indexer) fold(ctx context.Context, t *track, b *gathered) error {
 // removeFormer removes the entries of projections of earlier versions. Those that are
 // unknown stay: another node may be of a later version.
 func (x *Indexer) removeFormer(ctx context.Context) error {
+	if x.formerGone {
+		return nil
+	}
 	for _, name := range x.opt.Former {
 		for _, scan := range []store.Scan{{Kind: name}, {Kind: kindBuilt, Prefix: name + "/"}, {Kind: kindState, Prefix: name}} {
 			if err := x.removeEntries(ctx, scan); err != nil {
@@ -381,6 +384,7 @@ func (x *Indexer) removeFormer(ctx context.Context) error {
 			}
 		}
 	}
+	x.formerGone = true
 	return nil
 }
 
