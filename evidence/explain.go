@@ -238,7 +238,10 @@ func (x *explanation) joinAnswer() string {
 	const most = 12
 	key := x.key
 	if len(key) > most {
-		left := fmt.Sprintf("(%d more facts in between.)", len(key)-most)
+		left := "(1 more fact in between.)"
+		if n := len(key) - most; n > 1 {
+			left = fmt.Sprintf("(%d more facts in between.)", n)
+		}
 		key = append(append(append([]string{}, key[:most/2]...), left), key[len(key)-most/2:]...)
 	}
 	return strings.Join(key, " ")
