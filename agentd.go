@@ -59,7 +59,7 @@ type Options struct {
 	Recovery string
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Clock defaults to time.Now.
+	// Clock defaults to the time of the node, see [store.Shared], or else to time.Now.
 	Clock func() time.Time
 	// Work bounds tasks, subagents and jobs that run at once.
 	Work work.Limits
@@ -260,6 +260,9 @@ func (opt *Options) complete() error {
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if shared, ok := opt.Store.(store.Shared); ok && opt.Clock == nil {
+		opt.Clock = shared.Now
 	}
 	o.Store, o.Recovery, o.Logger, o.Clock = opt.Store, opt.Recovery, opt.Logger, opt.Clock
 	o.Subagents = true

@@ -349,6 +349,9 @@ type Shared interface {
 	// adopts gets it, without waiting for the lease. A claim that isn't the newest any
 	// more is ignored.
 	Yield(ctx context.Context, sessionID string, epoch uint64) error
+	// Now returns the node's time: that of its machine's clock, but for jumps which the
+	// database's clock didn't make as well.
+	Now() time.Time
 	// Term returns the number of this node's lease, and whether it holds. After a lease
 	// that lapsed the number is another one: what the node owned before may have been
 	// taken in between.

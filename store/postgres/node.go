@@ -49,6 +49,7 @@ func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("register the node: %w", err)
 	}
 	s.lease.renewed(asked, s.opts.LeaseTTL)
+	s.compareClocks(s.registered)
 	if _, err := conn.Exec(ctx, dropForeignSQL); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
@@ -111,7 +112,7 @@ type keeper struct {
 	clears   time.Time // when to clear up next
 	warned   time.Time // when a failure was logged last
 	// beats counts the renewals that were acknowledged, the last of them at that time by
-	// the wall clock.
+	// the database's clock.
 	beats        int64
 	acknowledged time.Time
 	// quiet is until when the next notification waits for more to say.
@@ -120,7 +121,7 @@ type keeper struct {
 
 // startKeeper takes conn over and runs until ctx ends.
 func startKeeper(ctx context.Context, s *Store, conn *pgx.Conn) *keeper {
-	k := &keeper{s: s, hint: make(chan struct{}, 1), announce: make(chan chan<- error), done: make(chan struct{}), conn: conn, acknowledged: time.Now().Round(0)}
+	k := &keeper{s: s, hint: make(chan struct{}, 1), announce: make(chan chan<- error), done: make(chan struct{}), conn: conn, acknowledged: s.registered}
 	go k.run(ctx)
 	return k
 }
@@ -229,26 +230,28 @@ func (k *keeper) connect(ctx context.Context) error {
 
 func (k *keeper) renew(ctx context.Context) error {
 	asked := time.Now()
-	tag, err := k.conn.Exec(ctx, renewSQL, append(k.s.leaseArgs(), k.beats+1, k.beats)...)
-	if err == nil && tag.RowsAffected() == 0 {
+	var heartbeat time.Time
+	err := k.conn.QueryRow(ctx, renewSQL, append(k.s.leaseArgs(), k.beats+1, k.beats)...).Scan(&heartbeat)
+	if errors.Is(err, pgx.ErrNoRows) {
 		err = k.notRenewed(ctx)
 	}
 	switch {
 	case err == nil:
 		k.beats++
 		k.s.lease.renewed(asked, k.s.opts.LeaseTTL)
+		k.s.compareClocks(heartbeat)
 	case errors.Is(err, errGone):
 		if err = k.s.registerNode(ctx, k.conn); err != nil {
 			return err
 		}
-		k.beats = 0
+		k.beats, heartbeat = 0, k.s.registered
 	case errors.Is(err, store.ErrRestored):
 		k.s.fail(err)
 		return err
 	default:
 		return err
 	}
-	k.acknowledged = asked.Round(0)
+	k.acknowledged = heartbeat
 	return nil
 }
 

@@ -156,6 +156,10 @@ type Store struct {
 	start  position
 	keeper *keeper
 	lease  lease
+	// clock is the node's time; skewed says that it was reported to be another one than the
+	// database's.
+	clock  *nodeClock
+	skewed atomic.Bool
 	// awaited says whether anyone waits for hints; awaitedNow that someone begins to.
 	awaited    atomic.Pointer[func() bool]
 	awaitedNow chan struct{}
@@ -203,6 +207,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		location:    locationOf(config.ConnConfig),
 		conn:        config.ConnConfig.Copy(),
 		awaitedNow:  make(chan struct{}, 1),
+		clock:       newNodeClock(machineClock()),
 	}
 	s.failing, s.setFailing = context.WithCancel(context.Background())
 	s.moved.due, s.moved.done = make(chan struct{}, 1), make(chan struct{})

@@ -22,8 +22,10 @@ const (
 	renewSQL = `
 UPDATE agentd.nodes SET address = $3, lease_until = clock_timestamp() + $4::interval, heartbeat = clock_timestamp(), about = $5,
 	beats = greatest(beats, $6)
-WHERE node_id = $1 AND incarnation = $2 AND beats >= $7`
+WHERE node_id = $1 AND incarnation = $2 AND beats >= $7
+RETURNING heartbeat`
 	standingSQL = `SELECT incarnation, heartbeat FROM agentd.nodes WHERE node_id = $1`
+	silenceSQL  = `SELECT clock_timestamp() - $1::timestamptz >= $2::interval`
 )
 
 // errGone says that the node's row was removed because it was silent for too long.
@@ -36,8 +38,13 @@ func (k *keeper) notRenewed(ctx context.Context) error {
 	err := k.conn.QueryRow(ctx, standingSQL, k.s.opts.NodeID).Scan(&incarnation, &heartbeat)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		// A machine that slept has another idea of how long than its wall clock.
-		if time.Now().Round(0).Sub(k.acknowledged) >= forget {
+		// By the clock that rows are removed by: this machine may have slept, and its own
+		// clock may have jumped.
+		var removed bool
+		if err := k.conn.QueryRow(ctx, silenceSQL, k.acknowledged, forget).Scan(&removed); err != nil {
+			return err
+		}
+		if removed {
 			return errGone
 		}
 		return k.s.restoredError()
