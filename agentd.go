@@ -121,6 +121,7 @@ type Runtime struct {
 	// awaySince is since when sessions are seen whose files are out of reach; it belongs to
 	// the goroutine that takes sessions over.
 	awaySince map[string]time.Time
+	gone      goneNodes // that goroutine's too
 	// life ends with the runtime. drains guards stopDrain, which ends a drain.
 	life      context.Context //nolint:containedctx // it is the runtime's own
 	drains    sync.Mutex
@@ -237,7 +238,7 @@ func (r *Runtime) openChannels(ctx context.Context, redact func(event.Raw) event
 	}
 	r.channels = channel.New(channel.Options{
 		Key: key, Silence: r.opt.Channels.Silence, ToolGrace: r.opt.Channels.ToolGrace,
-		CheckTool: r.loop.CheckClientTool, Offer: r.loop.OfferClientTools, Redact: redact, Logger: r.opt.Logger,
+		CheckTool: r.loop.CheckClientTool, Offer: r.loop.OfferClientTools, Redact: redact, NodeID: r.opt.Place.Node, Logger: r.opt.Logger,
 	})
 	return nil
 }

@@ -38,6 +38,7 @@ func (r *Runtime) takeOver(ctx context.Context) {
 			r.opt.Logger.Warn("sessions that lost their node can't be looked for; it is tried again", "error", err)
 		}
 		failing = err != nil
+		r.endChannelsOfGone(ctx)
 		if n == adopted {
 			continue // there may be more
 		}

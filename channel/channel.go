@@ -63,6 +63,10 @@ type Options struct {
 	Offer func([]event.ChannelTool)
 	// Redact takes secrets out of what callers send; nil keeps everything.
 	Redact func(event.Raw) event.Raw
+	// NodeID is the name of this node of several, for peers whose channel is in the session
+	// that belongs to all of them. If empty, such a channel is ended only by a node that is
+	// alone.
+	NodeID string
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 }

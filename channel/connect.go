@@ -54,6 +54,7 @@ func (h *Hub) connectChannel(ctx context.Context, caller command.Caller, p *comm
 			return nil, err
 		}
 	}
+	fact.NodeID = h.nodeIn(home)
 	writer := caller
 	if p.SessionID == "" {
 		writer = runtimeAs(caller, home)
@@ -87,7 +88,7 @@ func reopened(known *session.Channel, home string, fact *event.ChannelConnected)
 // sameConnection compares what a caller chooses.
 func sameConnection(a, b *event.ChannelConnected) bool {
 	chosen := func(c event.ChannelConnected) []byte {
-		c.ConnectedBy, c.ResumeTokenRef = nil, ""
+		c.ConnectedBy, c.ResumeTokenRef, c.NodeID = nil, "", ""
 		out, _ := json.Marshal(c) //nolint:errchkjson // it was encoded before
 		return out
 	}

@@ -137,9 +137,8 @@ func (h *Hub) findVisibleChannel(ctx context.Context, caller command.Caller, id 
 }
 
 // Recover records that peers of an earlier process are gone, where no unfinished work has
-// its session taken up anyway. Sessions that another node owns are left to it. In the
-// session that belongs to all nodes the peers of other nodes can't be told from those of
-// an earlier process, so it is left alone while there are other nodes.
+// its session taken up anyway. Sessions that another node owns are left to it, and the one
+// that belongs to all nodes to [Hub.EndGone] while there are other nodes.
 func (h *Hub) Recover(ctx context.Context) error {
 	up, err := h.m.ConnectedChannels(ctx)
 	if err != nil {

@@ -47,10 +47,10 @@ func (h *Hub) reconnectChannel(ctx context.Context, caller command.Caller, p *co
 	h.opt.Offer(c.Opened.Tools)
 	arrived := h.registerArrival(c.ID, sessionID)
 	res, err := session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel|event.BySession, func(tx *session.Tx) (*resumed, error) {
-		if err := comeBack(tx, c, arrived.before != nil); err != nil {
+		if err := h.comeBack(tx, c, arrived.before != nil); err != nil {
 			return nil, err
 		}
-		return resumeFrom(tx, c, from, readable)
+		return h.resumeFrom(tx, c, from, readable)
 	})
 	arrived.settle(context.WithoutCancel(ctx), err)
 	return res, err
@@ -90,10 +90,10 @@ func (h *Hub) showSnapshot(ctx context.Context, caller command.Caller, p *comman
 
 // comeBack emits what precedes a resumption: the end of a connection that is still
 // taken for one, and the channel itself where the session doesn't know it.
-func comeBack(tx *session.Tx, c *session.Channel, here bool) error {
+func (h *Hub) comeBack(tx *session.Tx, c *session.Channel, here bool) error {
 	x := tx.State.Channels.Find(c.ID)
 	if x == nil {
-		emitLink(tx, c)
+		h.emitLink(tx, c)
 		return nil
 	}
 	if x.Status != state.ChannelConnected {
@@ -107,17 +107,18 @@ func comeBack(tx *session.Tx, c *session.Channel, here bool) error {
 }
 
 // emitLink says that a channel which was opened elsewhere follows this session.
-func emitLink(tx *session.Tx, c *session.Channel) {
+func (h *Hub) emitLink(tx *session.Tx, c *session.Channel) {
 	fact := c.Opened
 	fact.Sessions = []string{tx.State.SessionID}
 	if fact.HomeSession = c.Home; c.Home == tx.State.SessionID {
 		fact = c.Opened // it left the working set of its home
 	}
+	fact.NodeID = h.nodeIn(tx.State.SessionID)
 	tx.Emit(event.Event{Type: event.TypeChannelConnected, Scope: event.Scope{ChannelID: c.ID}, Payload: &fact})
 }
 
 // resumeFrom decides where the peer goes on and emits it.
-func resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*resumed, error) {
+func (h *Hub) resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*resumed, error) {
 	last := tx.State.Sequence
 	res := &resumed{ReplayFrom: from + 1, RecoveryMode: "replay"}
 	switch {
@@ -132,6 +133,7 @@ func resumeFrom(tx *session.Tx, c *session.Channel, from, readable uint64) (*res
 	}
 	tx.Emit(event.Event{Type: event.TypeChannelResumed, Scope: scope, Payload: &event.ChannelResumed{
 		RecoveryMode: res.RecoveryMode, ReplayFrom: res.ReplayFrom, LastSequence: from, ResumeTokenRef: c.Opened.ResumeTokenRef,
+		NodeID: h.nodeIn(tx.State.SessionID),
 	}})
 	if g := res.Gap; g != nil {
 		tx.Emit(event.Event{Type: event.TypeSnapshotRepaired, Scope: scope, Payload: &event.SnapshotRepaired{
@@ -200,7 +202,7 @@ func (h *Hub) ackEvents(ctx context.Context, caller command.Caller, p *command.A
 		return nil, err
 	}
 	res, err := session.Write(ctx, h.m, writer, p, sessionID, event.ByChannel|event.BySession, func(tx *session.Tx) (*command.ChannelResult, error) {
-		return acknowledged(tx, c, p.Sequence, added != nil)
+		return h.acknowledged(tx, c, p.Sequence, added != nil)
 	})
 	if added != nil {
 		added.settle(context.WithoutCancel(ctx), err)
@@ -229,7 +231,7 @@ func (h *Hub) arriveInSession(ctx context.Context, caller command.Caller, channe
 
 // acknowledged decides on an acknowledgement. One that is not ahead of the cursor
 // is a sign of life and nothing else.
-func acknowledged(tx *session.Tx, c *session.Channel, sequence uint64, adds bool) (*command.ChannelResult, error) {
+func (h *Hub) acknowledged(tx *session.Tx, c *session.Channel, sequence uint64, adds bool) (*command.ChannelResult, error) {
 	if sequence > tx.State.Sequence {
 		return nil, fault.New(fault.Conflict, "session %s ends at %d, so %d can't be acknowledged", tx.State.SessionID, tx.State.Sequence, sequence)
 	}
@@ -243,7 +245,7 @@ func acknowledged(tx *session.Tx, c *session.Channel, sequence uint64, adds bool
 	case x == nil && !adds:
 		return nil, fault.New(fault.Conflict, "channel %s is not connected: use reconnect_channel with session %s", c.ID, tx.State.SessionID)
 	case x == nil:
-		emitLink(tx, c)
+		h.emitLink(tx, c)
 	default:
 		res.Status = x.Status
 	}

@@ -76,6 +76,20 @@ func adminDefs() []Def {
 			Example: `{"nodeId":"node-a"}`,
 		},
 		{
+			Name: "forget_node", Noun: "administration", Form: formOf[ForgetNode, ForgetNodeResult](),
+			Mutates: true, Destructive: true, Repeatable: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Takes a node that is gone for good off the list of nodes.",
+			Doc:     "A node whose lease holds is a conflict. The answer says which sessions have their files there: they stay blocked and say so until the node is back under its name, or until move_session gives them another place. preview changes nothing, and says the same of a node that is alive.",
+			Example: `{"nodeId":"node-a","preview":true}`,
+		},
+		{
+			Name: "move_session", Noun: "administration", Form: formOf[MoveSession, MoveSessionResult](),
+			Mutates: true, Destructive: true, Scope: RoleAdmin, Available: true, Since: "0.2",
+			Means:   "Gives a session another place: a node, a folder there, or both.",
+			Doc:     "No file is copied: what matters is brought along first. The session goes on at that node, in the folder of the same path, or in root. While a live node that isn't drained has its files that is a conflict, and so is another folder on the same node while something of the session runs. Threads that waited for the old place go on. What earlier turns changed can be taken back only as far as the very same files are in the new place; of the others rollback and diffs say that they can't be seen.",
+			Example: `{"sessionId":"sess_a","nodeId":"node-b"}`,
+		},
+		{
 			Name: "list_nodes", Noun: "administration", Form: formOf[ListNodes, ListNodesResult](),
 			Scope: RoleAdmin, Available: true, Since: "0.2",
 			Means:   "Lists the nodes that share the store.",

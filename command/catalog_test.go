@@ -60,11 +60,11 @@ func TestAvailableCommandsAreThoseThatAreCarriedOut(t *testing.T) {
 	want := strings.Fields(`ack_events append_task_progress archive_sessions archive_task cancel_job cancel_replay cancel_task close_subagent
 		compact_thread compare_benchmark_runs complete_task connect_channel create_job create_schedule create_session create_task
 		create_token delete_schedule delete_session disconnect_channel drain_node end_benchmark_trial evaluate_permission explain
-		export_benchmark_trial export_evidence export_replay export_review fail_task find_id forget_project_rule fork_thread get_configuration get_diff
+		export_benchmark_trial export_evidence export_replay export_review fail_task find_id forget_node forget_project_rule fork_thread get_configuration get_diff
 		get_execution_environment get_job get_peer_task get_peer_work get_policy get_quotas get_replay get_retention get_session
 		get_task get_thread_read get_tool_inventory interrupt_turn interrupt_turns link_peer_task link_tasks list_accounts
 		list_actions list_artifacts list_channels list_exports list_jobs list_models list_nodes list_peer_pushes list_peer_tasks
-		list_processes list_project_rules list_schedules list_sessions list_subagents list_tasks list_tokens list_trials list_turns pause_schedule
+		list_processes list_project_rules list_schedules list_sessions list_subagents list_tasks list_tokens list_trials list_turns move_session pause_schedule
 		pause_task promote_queued_turn read_audit reconnect_channel record_benchmark_reward record_review remove_peer_push
 		remove_queued_turn report_job_item report_peer_push resize_process resolve_permission respond_action respond_actions
 		resume_schedule resume_subagent resume_task resume_thread retry_job_item retry_task revoke_token rollback_thread
@@ -217,7 +217,7 @@ var beyond = []string{
 	"create_schedule", "list_schedules", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
 	"get_peer_task", "list_peer_tasks", "settle_peer_task", "set_peer_push", "remove_peer_push", "report_peer_push", "list_peer_pushes",
 	"get_peer_work", "link_peer_task", "update_peer_task", "end_benchmark_trial", "get_quotas", "report_job_item", "record_review",
-	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "read_audit", "drain_node", "start_replay", "get_replay", "cancel_replay",
+	"send_channel_message", "update_thread", "interrupt_turns", "respond_actions", "archive_sessions", "list_artifacts", "list_exports", "list_models", "list_trials", "list_tokens", "create_token", "rotate_token", "revoke_token", "list_accounts", "set_quotas", "get_configuration", "get_retention", "run_retention", "list_nodes", "read_audit", "drain_node", "forget_node", "move_session", "start_replay", "get_replay", "cancel_replay",
 	"list_project_rules", "forget_project_rule", "suggest_policy", "test_reviewer", "find_id",
 }
 

@@ -19,6 +19,9 @@ type ChannelConnected struct {
 	HomeSession string `json:"homeSession,omitempty"`
 	// Tools are those that the peer carries out.
 	Tools []ChannelTool `json:"tools,omitempty"`
+	// NodeID is the node that the peer is connected to, in the session that belongs to all
+	// nodes.
+	NodeID string `json:"nodeId,omitempty"`
 }
 
 // ChannelTool is a tool that the peer of a channel carries out.
@@ -58,6 +61,9 @@ type ChannelResumed struct {
 	ReplayFrom     uint64 `json:"replayFrom"`
 	LastSequence   uint64 `json:"lastSequence"`
 	ResumeTokenRef string `json:"resumeTokenRef,omitempty"`
+	// NodeID is the node that the peer is connected to, in the session that belongs to all
+	// nodes.
+	NodeID string `json:"nodeId,omitempty"`
 }
 
 // ChannelMessage is a message or a status on a channel that is not a turn.

@@ -90,10 +90,13 @@ type SessionUpdated struct {
 	Title     *string    `json:"title,omitempty"`
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Place is where the session's files are from now on.
-	Place          *WorkspacePlace `json:"place,omitempty"`
-	PermissionMode string          `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Metadata       Raw             `json:"metadata,omitempty"`
-	Status         string          `json:"status,omitempty" enum:"open archived degraded"`
+	Place *WorkspacePlace `json:"place,omitempty"`
+	// LeavesFiles says that what earlier turns changed is not in the place that the session
+	// has from now on, but in the one that it had.
+	LeavesFiles    bool   `json:"leavesFiles,omitempty"`
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
+	Metadata       Raw    `json:"metadata,omitempty"`
+	Status         string `json:"status,omitempty" enum:"open archived degraded"`
 	// Tags are all that the session has from now on.
 	Tags []string `json:"tags,omitempty"`
 	// Pinned keeps the session in sight in lists.
@@ -204,7 +207,8 @@ type RuntimeChanged struct {
 	// EventsBefore is the moment before which a session must have ended for its events to
 	// be removed.
 	EventsBefore time.Time `json:"eventsBefore,omitzero"`
-	// NodeID is the node that takes no new work from now on, or takes some again.
+	// NodeID is the node that takes no new work from now on, or takes some again, or that is
+	// gone for good.
 	NodeID    string `json:"nodeId,omitempty"`
 	ChangedBy *Actor `json:"changedBy,omitempty"`
 }

@@ -86,24 +86,26 @@ func (p *SessionUpdated) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 1, decodePointer(s, &p.Workspace)
 	case "place":
 		return 1 << 2, decodePointer(s, &p.Place)
+	case "leavesFiles":
+		return 1 << 3, s.bool(&p.LeavesFiles)
 	case "permissionMode":
-		return 1 << 3, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
+		return 1 << 4, s.enum(&p.PermissionMode, "default untrusted on_request on_failure never plan bypass auto")
 	case "metadata":
-		return 1 << 4, s.raw(&p.Metadata)
+		return 1 << 5, s.raw(&p.Metadata)
 	case "status":
-		return 1 << 5, s.enum(&p.Status, "open archived degraded")
+		return 1 << 6, s.enum(&p.Status, "open archived degraded")
 	case "tags":
-		return 1 << 6, s.strings(&p.Tags)
+		return 1 << 7, s.strings(&p.Tags)
 	case "pinned":
-		return 1 << 7, decodeScalar(s, &p.Pinned, (*scanner).bool)
+		return 1 << 8, decodeScalar(s, &p.Pinned, (*scanner).bool)
 	case "pinnedThreads":
-		return 1 << 8, s.strings(&p.PinnedThreads)
+		return 1 << 9, s.strings(&p.PinnedThreads)
 	case "cleared":
-		return 1 << 9, s.strings(&p.Cleared)
+		return 1 << 10, s.strings(&p.Cleared)
 	case "reason":
-		return 1 << 10, s.text(&p.Reason)
+		return 1 << 11, s.text(&p.Reason)
 	case "changedBy":
-		return 1 << 11, decodePointer(s, &p.ChangedBy)
+		return 1 << 12, decodePointer(s, &p.ChangedBy)
 	}
 	return 0, false
 }
@@ -2186,6 +2188,8 @@ func (p *ChannelConnected) decodeField(s *scanner, key []byte) (bit uint64, ok b
 		return 1 << 10, s.text(&p.HomeSession)
 	case "tools":
 		return 1 << 11, decodeList(s, &p.Tools)
+	case "nodeId":
+		return 1 << 12, s.text(&p.NodeID)
 	}
 	return 0, false
 }
@@ -2240,6 +2244,8 @@ func (p *ChannelResumed) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 		return 1 << 2, s.uint(&p.LastSequence)
 	case "resumeTokenRef":
 		return 1 << 3, s.text(&p.ResumeTokenRef)
+	case "nodeId":
+		return 1 << 4, s.text(&p.NodeID)
 	}
 	return 0, false
 }
@@ -3129,7 +3135,7 @@ func (p *SessionDeleted) decodeField(s *scanner, key []byte) (bit uint64, ok boo
 func (p *RuntimeChanged) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 	switch string(key) {
 	case "change":
-		return 1 << 0, s.enum(&p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened")
+		return 1 << 0, s.enum(&p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened node_forgotten")
 	case "tokenId":
 		return 1 << 1, s.text(&p.TokenID)
 	case "tokenName":

@@ -114,6 +114,7 @@ func (p *SessionUpdated) appendJSON(dst []byte) []byte {
 	}
 	dst = appendSetObject(dst, `,"workspace":`, p.Workspace)
 	dst = appendSetObject(dst, `,"place":`, p.Place)
+	dst = appendSetBool(dst, `,"leavesFiles":`, p.LeavesFiles)
 	dst = appendSetString(dst, `,"permissionMode":`, p.PermissionMode)
 	dst = appendSetRaw(dst, `,"metadata":`, p.Metadata)
 	dst = appendSetString(dst, `,"status":`, p.Status)
@@ -3147,6 +3148,7 @@ func (p *ChannelConnected) appendJSON(dst []byte) []byte {
 	dst = appendSetString(dst, `,"enrolledRole":`, p.EnrolledRole)
 	dst = appendSetString(dst, `,"homeSession":`, p.HomeSession)
 	dst = appendSetList(dst, `,"tools":`, p.Tools)
+	dst = appendSetString(dst, `,"nodeId":`, p.NodeID)
 	return append(dst, '}')
 }
 
@@ -3227,6 +3229,7 @@ func (p *ChannelResumed) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendUint(append(dst, `,"replayFrom":`...), p.ReplayFrom, 10)
 	dst = strconv.AppendUint(append(dst, `,"lastSequence":`...), p.LastSequence, 10)
 	dst = appendSetString(dst, `,"resumeTokenRef":`, p.ResumeTokenRef)
+	dst = appendSetString(dst, `,"nodeId":`, p.NodeID)
 	return append(dst, '}')
 }
 
@@ -4586,9 +4589,9 @@ func (p *RuntimeChanged) check() error {
 		return missingField("payload")
 	}
 	switch p.Change {
-	case "token_created", "token_rotated", "token_revoked", "quotas_set", "quotas_reset", "retention_started", "node_drained", "node_opened":
+	case "token_created", "token_rotated", "token_revoked", "quotas_set", "quotas_reset", "retention_started", "node_drained", "node_opened", "node_forgotten":
 	default:
-		return notOneOf("change", p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened")
+		return notOneOf("change", p.Change, "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened node_forgotten")
 	}
 	if err := checkTime("expiresAt", p.ExpiresAt); err != nil {
 		return err

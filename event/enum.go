@@ -48,7 +48,7 @@ var enums = map[string]string{ //nolint:gosec // the names of tokens and credent
 	"rollbackFiles":       "restore keep",
 	"ruleDecision":        "allow ask deny",
 	"ruleSource":          "host workspace session project",
-	"runtimeChange":       "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened",
+	"runtimeChange":       "token_created token_rotated token_revoked quotas_set quotas_reset retention_started node_drained node_opened node_forgotten",
 	"scheduledKind":       "job task",
 	"taskRelation":        "parent child blocks blocked_by source_task source_attempt spawned_subagent assigned_thread produced_artifact consumed_artifact evidence",
 	"taskStatus":          "draft accepted queued preparing running waiting_input waiting_permission waiting_resource blocked paused retrying cancelling cancelled timed_out failed lost completed archived stale unknown",

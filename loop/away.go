@@ -6,12 +6,8 @@ import (
 
 	"agentd/event"
 	"agentd/session"
-	"agentd/state"
 	"agentd/tool"
 )
-
-// placeAway is the code of threads that wait until a node reaches the session's files.
-const placeAway = "place_unreachable"
 
 // usesFiles reports whether a tool works in the session's folder.
 func usesFiles(info *event.ToolInfo) bool {
@@ -50,7 +46,7 @@ func (l *Loop) Strand(ctx context.Context, sessionID string) error {
 			lost = append(lost, l.recoverThread(tx, t)...)
 			if t.Block == nil && !blockedIn(tx, t.ThreadID) {
 				tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
-					Status: "blocked", Code: placeAway, Reason: session.AwayReason(sessionID, tx.State.Place) + "; it goes on by itself when the files are there again",
+					Status: "blocked", Code: session.PlaceUnreachable, Reason: session.AwayReason(sessionID, tx.State.Place) + "; it goes on by itself when the files are there again",
 				}})
 			}
 		}
@@ -66,24 +62,15 @@ func (l *Loop) Strand(ctx context.Context, sessionID string) error {
 // unstrand lets the threads go on that waited for the session's files, which this node
 // reaches.
 func (l *Loop) unstrand(tx *session.Tx) {
-	p := tx.State.Place
-	if p == nil || p.Away == "" {
-		return
+	reason := "the session doesn't wait for files any more"
+	if p := tx.State.Place; p != nil && p.Away != "" {
+		reason = "the session's files are there again"
+		back := *p
+		back.Away = ""
+		tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{Place: &back, Reason: reason}})
 	}
-	back := *p
-	back.Away = ""
-	tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{Place: &back, Reason: "the session's files are there again"}})
-	for _, t := range tx.State.Threads {
-		if waitsForPlace(t) {
-			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
-				Status: "resumed", Reason: "the session's files are there again",
-			}})
-		}
-	}
+	session.ResumePlaced(tx, reason)
 }
-
-// waitsForPlace reports whether a thread waits for the session's files and nothing else.
-func waitsForPlace(t *state.Thread) bool { return t.Block != nil && t.Block.Code == placeAway }
 
 // blockedIn reports whether a decision blocks a thread.
 func blockedIn(tx *session.Tx, threadID string) bool {

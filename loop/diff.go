@@ -31,6 +31,8 @@ type diffQuestion struct {
 	rules []event.PolicyRule
 	// from and to bound the facts that are read; head is the session's last one.
 	from, to, head uint64
+	// since is the fact that gave the session its place.
+	since uint64
 }
 
 // getDiff returns what was changed in the workspace. It needs no more than the right to
@@ -67,6 +69,7 @@ func (l *Loop) askDiff(ctx context.Context, caller command.Caller, p *command.Ge
 			t = &state.Thread{}
 		}
 		q.root, q.rules, q.head, q.to = l.workplace(s, t, nil).root, slices.Clone(l.rulesOf(s)), s.Sequence, s.Sequence
+		q.since = s.FilesSince
 		if turn := findTurn(s, p.TurnID); turn != nil {
 			q.from = max(turn.SubmittedSequence, 1)
 			if turn.EndSequence > 0 {
@@ -220,7 +223,7 @@ func (c *changesRead) record(ctx context.Context, e *event.Event) error {
 			return fault.Wrap(fault.Unavailable, err, "the changes can't be read")
 		}
 	}
-	c.changes = append(c.changes, workspace.Turned{TurnID: e.TurnID, Files: files})
+	c.changes = append(c.changes, workspace.Turned{TurnID: e.TurnID, Files: files, Elsewhere: elsewhereBefore(c.q.since, e.Sequence)})
 	return nil
 }
 

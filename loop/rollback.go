@@ -30,6 +30,8 @@ type takenBack struct {
 	artefact  []string
 	children  []string
 	jobs      []string
+	// since is the fact that gave the session the place that it has; 0 if it always had it.
+	since uint64
 }
 
 // rollbackThread takes turns back, with the files that they changed if that is
@@ -102,7 +104,7 @@ func (l *Loop) toTakeBack(ctx context.Context, caller command.Caller, p *command
 			return err
 		}
 		b.root, through, origin = l.workplace(s, t, nil).root, s.Sequence, s.Origin(t)
-		b.rules = l.rulesOf(s)
+		b.rules, b.since = l.rulesOf(s), s.FilesSince
 		for _, turn := range t.Recent {
 			if turn.TurnID == p.ToTurnID {
 				b.baseline = turn.EndSequence
@@ -199,10 +201,10 @@ func (b *takenBack) recordFact(e *event.Event, gone map[string]bool) {
 		b.changes = append(b.changes, workspace.Turned{TurnID: e.TurnID})
 	case *event.ToolResult:
 		b.tools = append(b.tools, e.ToolCallID)
-		b.changed(e.TurnID, p.ChangedFiles)
+		b.changed(e, p.ChangedFiles)
 	case *event.ToolFailed:
 		b.tools = append(b.tools, e.ToolCallID)
-		b.changed(e.TurnID, p.ChangedFiles)
+		b.changed(e, p.ChangedFiles)
 	case *event.ArtifactChanged:
 		b.artefact = append(b.artefact, e.ArtifactID)
 	case *event.SubagentSpawned:
@@ -218,10 +220,26 @@ func (b *takenBack) recordFact(e *event.Event, gone map[string]bool) {
 	}
 }
 
-func (b *takenBack) changed(turnID string, files []event.FileChange) {
-	if i := len(b.changes) - 1; i >= 0 && len(files) > 0 && b.changes[i].TurnID == turnID {
-		b.changes[i].Files = append(b.changes[i].Files, files...)
+func (b *takenBack) changed(e *event.Event, files []event.FileChange) {
+	i := len(b.changes) - 1
+	if i < 0 || len(files) == 0 || b.changes[i].TurnID != e.TurnID {
+		return
 	}
+	elsewhere := elsewhereBefore(b.since, e.Sequence)
+	if len(b.changes[i].Files) > 0 && b.changes[i].Elsewhere != elsewhere {
+		b.changes = append(b.changes, workspace.Turned{TurnID: e.TurnID}) // the session was moved in the middle of the turn
+		i++
+	}
+	b.changes[i].Files, b.changes[i].Elsewhere = append(b.changes[i].Files, files...), elsewhere
+}
+
+// elsewhereBefore says why what a fact tells of files is not about the place that the session
+// has since another fact; empty if it is.
+func elsewhereBefore(since, sequence uint64) string {
+	if sequence >= since {
+		return ""
+	}
+	return fmt.Sprintf("it was changed in the place that the session had until event %d, which can't be seen from here", since)
 }
 
 // previewRollback says what would happen.
@@ -322,9 +340,10 @@ func (b *takenBack) completed(id, threadID string, files []event.RollbackFile) e
 func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 	var begun []state.Rollback
 	var root string
+	var since uint64
 	origins := map[string]*event.ForkPoint{}
 	err := l.m.View(ctx, sessionID, func(s *state.Session) error {
-		begun = slices.Clone(s.History.RunningRollbacks)
+		begun, since = slices.Clone(s.History.RunningRollbacks), s.FilesSince
 		for _, r := range begun {
 			if t := s.Thread(r.ThreadID); t != nil {
 				root, origins[r.ThreadID] = l.workplace(s, t, nil).root, s.Origin(t)
@@ -339,7 +358,7 @@ func (l *Loop) recoverRollbacks(ctx context.Context, sessionID string) error {
 		if l.isOurs(r.RollbackID) {
 			continue
 		}
-		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence}
+		b := &takenBack{root: root, toTurn: r.ToTurnID, baseline: r.BaselineSequence, since: since}
 		if origin := origins[r.ThreadID]; r.Origin != nil && origin != nil {
 			if b.inherited, err = l.findInherited(ctx, origin, r.ToTurnID); err != nil {
 				return err

@@ -141,6 +141,18 @@ func (m *Manager) ConnectedChannels(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
+// HasConnectedChannels reports whether a channel is connected in a session as far as the
+// facts say.
+func (m *Manager) HasConnectedChannels(ctx context.Context, sessionID string) (bool, error) {
+	for _, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindChannelUp, Prefix: sessionID + "/", Limit: 1}) {
+		if err != nil {
+			return false, storeFault(err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
 // ChannelCursor returns the last sequence of a session that a channel acknowledged.
 func (m *Manager) ChannelCursor(ctx context.Context, channelID, sessionID string) (uint64, error) {
 	v, err := m.opt.Store.Get(ctx, kindCursor, channelID+"/"+sessionID)

@@ -119,6 +119,18 @@ func (m *Manager) NodeNamed(ctx context.Context, nodeID string) (string, error) 
 	return "", fault.New(fault.NotFound, "there is no node %s; list_nodes has those that there are", nodeID)
 }
 
+// Nodes returns the nodes of a shared store; none if one process has it to itself.
+func (m *Manager) Nodes(ctx context.Context) ([]store.Node, error) {
+	if m.shared == nil {
+		return nil, nil
+	}
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return nodes, nil
+}
+
 // NodeRecord is what is known of a node.
 func (m *Manager) NodeRecord(ctx context.Context, nodeID string) (*command.NodeRecord, error) {
 	if m.shared == nil {

@@ -24,6 +24,9 @@ type Imported struct {
 	// Permissions are those that the session has of its own, in words: they were given
 	// elsewhere and would apply here.
 	Permissions []string
+	// Foreign is the place that the session has by a fact of the other runtime; nil if it has
+	// none, or one of this runtime.
+	Foreign *event.WorkspacePlace
 }
 
 // ImportCheck reads a session that another runtime wrote and finds out why it
@@ -35,6 +38,8 @@ type ImportCheck struct {
 	state *state.Session
 	// peers are the keys of the peers' tasks that were linked to the session.
 	peers map[string]bool
+	// placedBy is the runtime that gave the session the place that it has.
+	placedBy string
 }
 
 // CheckImport begins to check a session.
@@ -63,6 +68,7 @@ func (c *ImportCheck) Add(ctx context.Context, contents store.Contents, rec *sto
 	if err := c.checkOwnFact(e); err != nil {
 		return err
 	}
+	c.noteForeignPlace(e)
 	if rec.Sequence <= c.head.Sequence {
 		return c.m.sameFact(ctx, e.SessionID, rec)
 	}
@@ -74,6 +80,10 @@ func (c *ImportCheck) Done() (Imported, error) {
 	got := Imported{Events: c.state.Sequence, OpenWork: c.state.HasOpenWork(), Permissions: permissionsOf(c.state)}
 	if c.state.Sequence == 0 {
 		return got, fault.New(fault.InvalidParams, "the session has no facts")
+	}
+	if p := c.state.Place; p != nil && c.placedBy != c.m.opt.RuntimeID {
+		foreign := *p
+		got.Foreign = &foreign
 	}
 	if c.head.Sequence < got.Events && len(c.state.Environment.Active) > 0 {
 		// What the facts say of it would be looked for here, and ended.
@@ -151,7 +161,7 @@ func (m *Manager) BeginImport(ctx context.Context, sessionID string) (*Import, e
 		return nil, err
 	}
 	w.mu.Lock()
-	if err := w.ensureLoaded(ctx, true); err != nil {
+	if err := w.ensureLoaded(withoutPlace(ctx), true); err != nil {
 		w.mu.Unlock()
 		m.releaseWriter(w)
 		return nil, err

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,6 +135,9 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	case *event.SessionCreated:
 		return indexPlace(ops, st, p.Place)
 	case *event.SessionUpdated:
+		if slices.Contains(p.Cleared, state.ClearedPlace) {
+			ops = append(ops, removeOp(kindPlace, e.SessionID))
+		}
 		return indexPlace(ops, st, p.Place)
 	case *event.RuntimeChanged:
 		return indexQuotas(ops, p)

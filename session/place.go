@@ -159,9 +159,9 @@ func AwayReason(sessionID string, p *event.WorkspacePlace) string {
 
 func awayAdvice(p *event.WorkspacePlace) string {
 	if p.Pool != "" {
-		return fmt.Sprintf("start a node with node.pool: %s, and the session goes on by itself", p.Pool)
+		return fmt.Sprintf("start a node with node.pool: %s, and the session goes on by itself; if the files are lost, move_session (agentd nodes move) gives it another place", p.Pool)
 	}
-	return fmt.Sprintf("start node %s again, and the session goes on by itself; nodes that share a file system say so with node.pool", p.Node)
+	return fmt.Sprintf("start node %s again, and the session goes on by itself; if it never comes back, move_session (agentd nodes move) gives the session another place; nodes that share a file system say so with node.pool", p.Node)
 }
 
 // knownPlace returns where a session's files are by the index; nil if that is anywhere.
@@ -186,7 +186,7 @@ func lastLine(b []byte) []byte {
 
 // admitPlace refuses to claim a session whose files other nodes have.
 func (w *writer) admitPlace(ctx context.Context) error {
-	if !w.m.HasPlaces() || w.id == event.RuntimeSession || w.id == cardedSession {
+	if !w.m.HasPlaces() || w.id == event.RuntimeSession || w.id == cardedSession || isUnplaced(ctx) {
 		return nil
 	}
 	p, own, err := w.m.knownPlace(ctx, w.id)

@@ -133,6 +133,9 @@ func (m *Manager) claimSession(ctx context.Context, sessionID string) (store.Cla
 	if m.shared != nil && (sessionID == event.RuntimeSession || sessionID == cardedSession) {
 		return m.shared.ClaimAnyway(ctx, sessionID)
 	}
+	if m.shared != nil && isMoving(ctx) {
+		return m.claimToMove(ctx, sessionID)
+	}
 	return m.opt.Store.Claim(ctx, sessionID)
 }
 

@@ -200,7 +200,7 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 			return storeFault(err)
 		}
 	}
-	if w.away.Load() {
+	if w.away.Load() && w.m.IsAway(w.state) && !isUnplaced(ctx) {
 		if err := w.m.checkPlace(ctx, w.id, w.state.Place, ownRoot(w.state)); err != nil {
 			return storeFault(err)
 		}

@@ -60,6 +60,9 @@ type Channel struct {
 	EnrolledRole string `json:"enrolledRole,omitempty"`
 	// HomeSession is where the channel was opened, if this session only follows it.
 	HomeSession string `json:"homeSession,omitempty"`
+	// NodeID is the node that the peer is connected to, in the session that belongs to all
+	// nodes.
+	NodeID string `json:"nodeId,omitempty"`
 	// Tools are those that the peer carries out while it is connected.
 	Tools []event.ChannelTool `json:"tools,omitempty"`
 
@@ -200,7 +203,7 @@ func (f *fold) channelConnected(p *event.ChannelConnected) {
 	c.Transport, c.PeerRole, c.AccountRef, c.NativeProtocol = p.Transport, p.PeerRole, p.AccountRef, p.NativeProtocol
 	c.Capabilities, c.Sessions = firstN(p.Capabilities, keepRefs), firstN(p.Sessions, keepRefs)
 	c.AgentCardRef, c.ResumeTokenRef, c.ConnectedBy = p.AgentCardRef, p.ResumeTokenRef, p.ConnectedBy
-	c.EnrolledRole, c.HomeSession = p.EnrolledRole, p.HomeSession
+	c.EnrolledRole, c.HomeSession, c.NodeID = p.EnrolledRole, p.HomeSession, p.NodeID
 	c.Tools = nil
 	for _, t := range firstN(p.Tools, keepTools) {
 		t.InputSchema = presentValue(t.InputSchema)
@@ -213,6 +216,7 @@ func (f *fold) channelResumed(p *event.ChannelResumed) {
 	c := f.openChannel()
 	c.RecoveryMode, c.ReplayFrom, c.LastSequence = p.RecoveryMode, p.ReplayFrom, p.LastSequence
 	setIf(&c.ResumeTokenRef, p.ResumeTokenRef)
+	c.NodeID = p.NodeID
 }
 
 func (f *fold) channelDisconnected(c *Channel, p *event.ChannelDisconnected) {

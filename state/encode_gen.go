@@ -51,6 +51,10 @@ func appendSession(dst []byte, v *Session) []byte {
 			dst = appendEventWorkspacePlace(dst, v.Place)
 		}
 	}
+	if v.FilesSince != 0 {
+		dst = append(dst, `,"filesSince":`...)
+		dst = strconv.AppendUint(dst, v.FilesSince, 10)
+	}
 	if len(v.PermissionMode) > 0 {
 		dst = append(dst, `,"permissionMode":`...)
 		dst = appendString(dst, string(v.PermissionMode))
@@ -4265,6 +4269,10 @@ func appendChannel(dst []byte, v *Channel) []byte {
 	if len(v.HomeSession) > 0 {
 		dst = append(dst, `,"homeSession":`...)
 		dst = appendString(dst, string(v.HomeSession))
+	}
+	if len(v.NodeID) > 0 {
+		dst = append(dst, `,"nodeId":`...)
+		dst = appendString(dst, string(v.NodeID))
 	}
 	if len(v.Tools) > 0 {
 		dst = append(dst, `,"tools":`...)

@@ -207,6 +207,9 @@ func (f *fold) sessionUpdated(p *event.SessionUpdated) {
 	if p.Place != nil {
 		s.Place = p.Place
 	}
+	if p.LeavesFiles {
+		s.FilesSince = f.e.Sequence
+	}
 	if p.PermissionMode != "" {
 		s.PermissionMode = p.PermissionMode
 	}
@@ -233,6 +236,8 @@ func (f *fold) sessionUpdated(p *event.SessionUpdated) {
 			s.PinnedThreads = nil
 		case ClearedMetadata:
 			s.Metadata = nil
+		case ClearedPlace:
+			s.Place = nil
 		}
 	}
 }
@@ -242,6 +247,7 @@ const (
 	ClearedTags          = "tags"
 	ClearedPinnedThreads = "pinnedThreads"
 	ClearedMetadata      = "metadata"
+	ClearedPlace         = "place"
 )
 
 // Statuses of a session that isn't open.

@@ -75,14 +75,17 @@ type Session struct {
 	Status    string           `json:"status,omitempty"`
 	Workspace *event.Workspace `json:"workspace,omitempty"`
 	// Place is where the session's files are; nil if that is anywhere, or not known.
-	Place          *event.WorkspacePlace `json:"place,omitempty"`
-	PermissionMode string                `json:"permissionMode,omitempty"`
-	Metadata       event.Raw             `json:"metadata,omitempty"`
-	CreatedBy      *event.Actor          `json:"createdBy,omitempty"`
-	ForkedFrom     *event.ForkPoint      `json:"forkedFrom,omitempty"`
-	PinnedThreads  []string              `json:"pinnedThreads,omitempty"`
-	Tags           []string              `json:"tags,omitempty"`
-	Pinned         bool                  `json:"pinned,omitempty"`
+	Place *event.WorkspacePlace `json:"place,omitempty"`
+	// FilesSince is the fact that gave the session another place: what turns changed before
+	// is not there. It is 0 if there was none.
+	FilesSince     uint64           `json:"filesSince,omitempty"`
+	PermissionMode string           `json:"permissionMode,omitempty"`
+	Metadata       event.Raw        `json:"metadata,omitempty"`
+	CreatedBy      *event.Actor     `json:"createdBy,omitempty"`
+	ForkedFrom     *event.ForkPoint `json:"forkedFrom,omitempty"`
+	PinnedThreads  []string         `json:"pinnedThreads,omitempty"`
+	Tags           []string         `json:"tags,omitempty"`
+	Pinned         bool             `json:"pinned,omitempty"`
 	// ConfigurationRef and ConfinementRef are what the last decision was made under.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
 	ConfinementRef   string `json:"confinementRef,omitempty"`

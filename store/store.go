@@ -341,6 +341,9 @@ type Shared interface {
 	// Displaced returns such sessions whose place is none of those that this node reaches
 	// for sure, and which are not marked as being away; at most limit of them.
 	Displaced(ctx context.Context, which *Adoption, limit int) ([]string, error)
+	// Forget takes a node whose lease has ended off the list; one that gives a sign of life
+	// is on it again. It does nothing to a node whose lease holds.
+	Forget(ctx context.Context, nodeID string) error
 	// Describe says what tells the other nodes about this one; it is asked at each sign of
 	// life. Announce gives one now.
 	Describe(about func() About)
@@ -398,6 +401,8 @@ type About struct {
 	// Running and Waiting count the threads that it works on, and those that wait for room.
 	Running int64 `json:"running,omitempty"`
 	Waiting int64 `json:"waiting,omitempty"`
+	// Forgotten says that the node was taken off the list after its lease had ended.
+	Forgotten bool `json:"forgotten,omitempty"`
 }
 
 // Span is a part of a session: its records from First to Last.

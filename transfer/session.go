@@ -150,6 +150,9 @@ type ImportedSession struct {
 	Missing int `json:"missing"`
 	// OpenWork says that work is unfinished.
 	OpenWork bool `json:"openWork"`
+	// LeftPlace is where the session's files are at the runtime that it comes from. They were
+	// not brought along, and the session has no place here until a tool works with files.
+	LeftPlace *event.WorkspacePlace `json:"leftPlace,omitempty"`
 	// Key is the fingerprint of the key that signed: compare it with that of the
 	// runtime that you trust.
 	Key string `json:"key"`
@@ -192,13 +195,13 @@ func (c *Carrier) Import(ctx context.Context, caller command.Caller, from io.Rea
 	}); err != nil {
 		return nil, err
 	}
-	done, err := c.writeImport(ctx, from, sum.SessionID)
+	done, err := c.writeImport(ctx, from, sum.SessionID, checked.Foreign)
 	if err != nil {
 		return nil, err
 	}
 	return &ImportedSession{
 		SessionID: sum.SessionID, RuntimeID: sum.RuntimeID, Events: done.Events, Written: done.Written,
-		Outputs: sum.Outputs, Missing: sum.Missing, OpenWork: done.OpenWork, Key: sum.Fingerprint,
+		Outputs: sum.Outputs, Missing: sum.Missing, OpenWork: done.OpenWork, LeftPlace: checked.Foreign, Key: sum.Fingerprint,
 	}, nil
 }
 
@@ -272,16 +275,26 @@ func unreadable(err error) error {
 	return fault.New(kind, "the file can't be imported: %.1000s", err.Error()) // a file may quote itself at length
 }
 
-// writeImport reads the file again and writes.
-func (c *Carrier) writeImport(ctx context.Context, from io.Reader, sessionID string) (session.Imported, error) {
+// writeImport reads the file again and writes. The place that the session had elsewhere is
+// none of its places here.
+func (c *Carrier) writeImport(ctx context.Context, from io.Reader, sessionID string, foreign *event.WorkspacePlace) (session.Imported, error) {
 	in, err := c.Sessions.BeginImport(ctx, sessionID)
 	if err != nil {
 		return session.Imported{}, err
 	}
+	here := false
+	end := func(failed error) (session.Imported, error) {
+		got, err := in.Close(ctx, failed)
+		if err != nil || here {
+			return got, err
+		}
+		here = true
+		return got, c.Sessions.LeaveForeignPlace(ctx, sessionID, foreign)
+	}
 	_, err = Read(from, Visitor{
 		Event: func(rec store.Record) error { return in.Add(ctx, &rec) },
 		Output: func(ref, mediaType string, content io.Reader) error {
-			if _, err := in.Close(ctx, nil); err != nil {
+			if _, err := end(nil); err != nil {
 				return err
 			}
 			if _, err := c.Sessions.PutOutput(ctx, content); err != nil {
@@ -296,5 +309,5 @@ func (c *Carrier) writeImport(ctx context.Context, from io.Reader, sessionID str
 	if err != nil {
 		err = unreadable(err)
 	}
-	return in.Close(ctx, err)
+	return end(err)
 }

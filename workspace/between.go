@@ -149,7 +149,9 @@ func (b *between) stillThere(ctx context.Context, h *history) (side, bool, error
 		s.hidden = reasonTooMuch
 		return s, true, nil
 	}
-	s.hidden = reasonUnkept
+	if s.hidden = reasonUnkept; h.left {
+		s.hidden = h.elsewhere
+	}
 	if b.root == nil {
 		return s, false, nil
 	}

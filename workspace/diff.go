@@ -84,6 +84,9 @@ func (d *differ) diffFile(ctx context.Context, h *history) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if h.unseen(now.State) {
+		return fmt.Sprintf("%s: what it is now is not known: %s\n", quotePath(h.path), h.elsewhere), nil
+	}
 	if now.State == h.was {
 		return "", nil
 	}

@@ -188,7 +188,7 @@ const maxList = 256 << 20
 func (v *Vault) unfold(ctx context.Context, changes []Turned) ([]Turned, error) {
 	out := make([]Turned, len(changes))
 	for i, turn := range changes {
-		out[i] = Turned{TurnID: turn.TurnID}
+		out[i] = Turned{TurnID: turn.TurnID, Elsewhere: turn.Elsewhere}
 		for _, c := range turn.Files {
 			if !strings.HasPrefix(c.BeforeRef, refScheme+kindList+":") {
 				out[i].Files = append(out[i].Files, c)

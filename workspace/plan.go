@@ -11,6 +11,9 @@ import (
 type Turned struct {
 	TurnID string
 	Files  []event.FileChange
+	// Elsewhere says why the files that these changes left are not those of the workspace:
+	// they were made in another one. Empty if they were made here.
+	Elsewhere string
 }
 
 // Step is what a rollback does with one path.
@@ -46,6 +49,10 @@ type history struct {
 	note string
 	// lost says why the state before is not known.
 	lost string
+	// elsewhere says why what a change left is in another workspace; left that the last
+	// change is such a one.
+	elsewhere string
+	left      bool
 }
 
 // histories folds changes, oldest first, into one history per path, in the order
@@ -64,12 +71,28 @@ func histories(changes []Turned) []*history {
 				byPath[c.Path] = h
 				all = append(all, h)
 			} else if was, lost := stateBefore(c); lost == "" && was != h.after {
-				h.foreign = true
+				if h.left && turn.Elsewhere == "" {
+					h.beginHere(c)
+				} else {
+					h.foreign = true
+				}
 			}
 			h.after = State{Hash: c.AfterHash, Mode: c.Mode}
+			if h.left = turn.Elsewhere != ""; h.left {
+				h.elsewhere = turn.Elsewhere
+			}
 		}
 	}
 	return all
+}
+
+// beginHere has a history begin with a change: those before were made in another workspace,
+// and what they left was not brought to this one.
+func (h *history) beginHere(c *event.FileChange) {
+	h.was, h.lost = stateBefore(c)
+	h.to, h.ref = h.was.restorable(), c.BeforeRef
+	h.note, h.elsewhere = "to what it was when the session came here; "+h.elsewhere, ""
+	h.foreign = false
 }
 
 // stateBefore returns the state before a change, or why it is not known.
@@ -117,6 +140,8 @@ func (h *history) step(now State, force bool) (Step, bool) {
 	switch {
 	case h.lost != "":
 		return s.as(rolledUnavailable, h.lost), true
+	case h.unseen(now):
+		return s.as(rolledUnavailable, h.elsewhere), h.after != h.was || h.foreign
 	case now == h.was, now == h.to:
 		return s, h.after != h.was || h.foreign
 	case h.foreign && !force:
@@ -132,6 +157,16 @@ func (h *history) step(now State, force bool) (Step, bool) {
 	}
 	s.Do = true
 	return s, true
+}
+
+// unseen reports whether a path says nothing about what became of a file in another
+// workspace: it isn't here, or it isn't the one that was left there. What is here with the
+// very same content was brought.
+func (h *history) unseen(now State) bool {
+	if h.elsewhere == "" {
+		return false
+	}
+	return now.kind() == kindNone || (h.left && now != h.after && now != h.was && now != h.to)
 }
 
 // setID are the bits by which a program runs as its owner or its group.

@@ -87,6 +87,49 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanOfChangesElsewhere: of files that were changed in another workspace nothing is
+// claimed, unless they were brought along.
+func TestPlanOfChangesElsewhere(t *testing.T) {
+	a, b, c, none := fileState("a"), fileState("b"), fileState("c"), State{}
+	there := func(files ...event.FileChange) Turned {
+		return Turned{TurnID: "t1", Files: files, Elsewhere: "it is elsewhere"}
+	}
+	here := func(files ...event.FileChange) Turned { return Turned{TurnID: "t2", Files: files} }
+	for _, x := range []struct {
+		name    string
+		changes []Turned
+		now     State
+		want    string
+		do      bool
+	}{
+		{"created", []Turned{there(did("f", none, b))}, none, "unavailable f: it is elsewhere", false},
+		{"deleted", []Turned{there(did("f", a, none))}, none, "unavailable f: it is elsewhere", false},
+		{"another file", []Turned{there(did("f", a, b))}, c, "unavailable f: it is elsewhere", false},
+		{"net nothing", []Turned{there(did("f", none, b), did("f", b, none))}, none, "", false},
+		{"created, brought", []Turned{there(did("f", none, b))}, b, "deleted f", true},
+		{"modified, brought", []Turned{there(did("f", a, b))}, b, "restored f", true},
+		{"the file of before was brought", []Turned{there(did("f", a, b))}, a, "restored f", false},
+		{"brought and changed here", []Turned{there(did("f", a, b)), here(did("f", b, c))}, c, "restored f", true},
+		{"brought, changed and gone", []Turned{there(did("f", a, b)), here(did("f", b, none))}, none, "unavailable f: it is elsewhere", false},
+		{"made anew here", []Turned{there(did("f", a, b)), here(did("f", none, c))}, c, "deleted f: to what it was when the session came here; it is elsewhere", true},
+		{"made anew here, and deleted by someone", []Turned{there(did("f", a, b)), here(did("f", none, c))}, none, "deleted f: to what it was when the session came here; it is elsewhere", false},
+		{"changed here by someone", []Turned{there(did("f", a, b)), here(did("f", b, c))}, a, "restored f", false},
+	} {
+		for _, force := range []bool{false, true} {
+			got, do := "", false
+			for _, s := range Plan(x.changes, map[string]State{"f": x.now}, force) {
+				got, do = s.File.Change+" "+s.File.Path, s.Do
+				if s.File.Reason != "" {
+					got += ": " + s.File.Reason
+				}
+			}
+			if got != x.want || do != x.do {
+				t.Errorf("%s, force %v: %q, %v; want %q, %v", x.name, force, got, do, x.want, x.do)
+			}
+		}
+	}
+}
+
 func TestPlanIsOrderedByPath(t *testing.T) {
 	a, b := fileState("a"), fileState("b")
 	steps := Plan(turned([]event.FileChange{did("z", a, b), did("m/n", a, b)}, []event.FileChange{did("b", a, b), did("z", b, a)}), map[string]State{"z": b, "m/n": b, "b": b}, false)

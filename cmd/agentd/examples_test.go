@@ -29,6 +29,8 @@ var notRun = map[string]string{
 	"agentd conformance check http":  "needs a server at that port; the script conformance.txtar has one",
 	"agentd nodes drain":             "needs a node of that name; TestRollingRestart has one",
 	"agentd nodes undrain":           "as nodes drain",
+	"agentd nodes forget":            "needs a node that is gone; TestNodesThatNeverComeBack has one",
+	"agentd nodes move":              "as nodes forget",
 	"agentd completion":              "cobra's own",
 	"agentd policy accept --session": "needs rules that wait; the script rules.txtar has them",
 	"agentd approve --mode":          "needs a plan that waits; the script plan.txtar has one",

@@ -23,8 +23,9 @@ func (a *app) nodesCommand() *cobra.Command {
 them, how long their leases last, how many sessions each owns and how many
 threads it works on, with those that wait, and its pool and labels. A node whose
 lease has ended is gone, and the others have what it was doing, but for sessions
-whose files only that node has. A data directory has one node. With --json the
-answer is that of list_nodes.
+whose files only that node has: if it never comes back, "nodes forget" says
+which these are, and "nodes move" gives them another place. A data directory has
+one node. With --json the answer is that of list_nodes.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes\n  agentd nodes --json",
@@ -39,7 +40,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			})
 		},
 	}
-	cmd.AddCommand(a.nodesDrain(), a.nodesUndrain())
+	cmd.AddCommand(a.nodesDrain(), a.nodesUndrain(), a.nodesForget(), a.nodesMove())
 	return a.withDataFlags(cmd)
 }
 

@@ -172,6 +172,9 @@ func (a *app) importFrom(ctx context.Context, f mover, file *os.File, opt transf
 		if got.OpenWork {
 			a.sayf("It has unfinished work, which the next start continues.")
 		}
+		if at := got.LeftPlace; at != nil {
+			a.sayf("Its files are in %s on node %s where it comes from, and were not brought along.", terminal.Plain(at.Root), terminal.Plain(at.Node))
+		}
 	})
 }
 

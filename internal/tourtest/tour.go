@@ -71,7 +71,7 @@ func Tour(t *testing.T, sessionID, threadID, turnID string, do Do) {
 	do("usage", `{"groupBy":["model","tool"],"bucket":"day"}`)
 	do("list_artifacts", `{"sort":"updated"}`)
 	do("list_models", `{"sort":"price"}`)
-	administration(do)
+	administration(t, do)
 	replayed := resultField(t, do("start_replay", fmt.Sprintf(`{"sessionId":%q,"with":{"mode":"plan"}}`, sessionID)), "replayId")
 	do("get_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
 	do("cancel_replay", fmt.Sprintf(`{"replayId":%q}`, replayed))
@@ -92,7 +92,8 @@ func Host(t *testing.T) agentd.Host {
 }
 
 // administration carries out the commands of admins.
-func administration(do Do) {
+func administration(t *testing.T, do Do) {
+	t.Helper()
 	do("create_token", `{"name":"laptop","account":"alice","expiresInMs":3600000,"idempotencyKey":"laptop-1"}`)
 	do("rotate_token", `{"tokenId":"laptop"}`)
 	do("list_tokens", `{}`)
@@ -108,6 +109,9 @@ func administration(do Do) {
 	do("read_audit", `{"limit":20}`)
 	do("drain_node", `{}`)
 	do("drain_node", `{"end":true}`)
+	do("forget_node", `{"nodeId":"node-a","preview":true}`)
+	do("create_session", `{"sessionId":"sess_moved"}`)
+	do("move_session", fmt.Sprintf(`{"sessionId":"sess_moved","root":%q}`, t.TempDir()))
 }
 
 // peers gives work as a peer would, and deals with what becomes of it.

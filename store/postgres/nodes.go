@@ -12,7 +12,26 @@ import (
 const nodesSQL = `
 SELECT n.node_id, n.address, n.node_id = $1, n.lease_until > clock_timestamp(), n.heartbeat, n.lease_until, n.about,
 	(SELECT count(*) FROM agentd.sessions s WHERE s.owner = n.node_id)
-FROM agentd.nodes n ORDER BY n.node_id <> $1, n.node_id`
+FROM agentd.nodes n
+WHERE n.lease_until > clock_timestamp() OR coalesce(n.about ->> 'forgotten', '') <> 'true'
+ORDER BY n.node_id <> $1, n.node_id`
+
+// forgetNodeSQL leaves the node's row: a process that was only out of reach finds it when it
+// renews its lease, and is the node again. A row without a sign of life goes with the others.
+const forgetNodeSQL = `
+UPDATE agentd.nodes SET about = about || '{"forgotten": true}' WHERE node_id = $1 AND lease_until <= clock_timestamp()`
+
+// Forget implements [store.Shared].
+func (s *Store) Forget(ctx context.Context, nodeID string) error {
+	if err := s.enterCall(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	if err := s.exec(ctx, forgetNodeSQL, nodeID); err != nil {
+		return wrapFailed("forget a node", err)
+	}
+	return nil
+}
 
 // Nodes implements [store.NodeLister].
 func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {

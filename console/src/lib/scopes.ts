@@ -120,6 +120,8 @@ export const scopes: Record<CommandName, Role> = {
   get_retention: "admin",
   run_retention: "admin",
   drain_node: "admin",
+  forget_node: "admin",
+  move_session: "admin",
   list_nodes: "admin",
   read_audit: "observer",
   start_replay: "client",

@@ -121,6 +121,8 @@ export interface SessionUpdated {
   workspace?: Workspace;
   /** Place is where the session's files are from now on. */
   place?: WorkspacePlace;
+  /** LeavesFiles says that what earlier turns changed is not in the place that the session has from now on, but in the one that it had. */
+  leavesFiles?: boolean;
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   metadata?: Json;
   status?: "open" | "archived" | "degraded";
@@ -1528,6 +1530,8 @@ export interface ChannelConnected {
   homeSession?: string;
   /** Tools are those that the peer carries out. */
   tools?: ChannelTool[];
+  /** NodeID is the node that the peer is connected to, in the session that belongs to all nodes. */
+  nodeId?: string;
 }
 
 /** ChannelTool is a tool that the peer of a channel carries out. */
@@ -1566,6 +1570,8 @@ export interface ChannelResumed {
   replayFrom: number;
   lastSequence: number;
   resumeTokenRef?: string;
+  /** NodeID is the node that the peer is connected to, in the session that belongs to all nodes. */
+  nodeId?: string;
 }
 
 /** ChannelMessage is a message or a status on a channel that is not a turn. */
@@ -2124,7 +2130,7 @@ export interface SessionDeleted {
 /** RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the runtime's own session and has no secrets. */
 export interface RuntimeChanged {
   /** Change says what was done. */
-  change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started" | "node_drained" | "node_opened";
+  change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started" | "node_drained" | "node_opened" | "node_forgotten";
   /** TokenID and TokenName are the token that was made, renewed or revoked, Role what it lets its holder do. */
   tokenId?: string;
   tokenName?: string;
@@ -2136,7 +2142,7 @@ export interface RuntimeChanged {
   quotas?: QuotaLimits;
   /** EventsBefore is the moment before which a session must have ended for its events to be removed. */
   eventsBefore?: string;
-  /** NodeID is the node that takes no new work from now on, or takes some again. */
+  /** NodeID is the node that takes no new work from now on, or takes some again, or that is gone for good. */
   nodeId?: string;
   changedBy?: Actor;
 }

@@ -2295,6 +2295,28 @@ export interface DrainNodeParams {
   end?: boolean;
 }
 
+/** Removes a node that is gone for good from the list of nodes. */
+export interface ForgetNodeParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The node. */
+  nodeId: string;
+  /** Preview changes nothing and only says which sessions have their files there, also of a node that is alive. */
+  preview?: boolean;
+}
+
+/** Gives a session another place to work in. */
+export interface MoveSessionParams {
+  /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
+  idempotencyKey?: string;
+  /** The session. */
+  sessionId: string;
+  /** The node that the session goes on at; if empty, the one that answers. */
+  nodeId?: string;
+  /** The folder there. If empty, it is the folder of the same path, or the node's own for a session that names none. */
+  root?: string;
+}
+
 /** Lists the nodes of the runtime. */
 export interface ListNodesParams {
   /** The most that is returned; 0 means 100. */
@@ -4627,6 +4649,8 @@ export interface ChannelRead {
   enrolledRole?: string;
   /** Where the channel was opened, if this session only follows it. */
   homeSession?: string;
+  /** The node that the peer is connected to, in the session that belongs to all nodes. */
+  nodeId?: string;
   /** Those that the peer carries out while it is connected. */
   tools?: ChannelTool[];
   /** The last sequence that the peer said it has. */
@@ -7563,6 +7587,44 @@ export interface NodeRecord {
   waiting: number;
 }
 
+/** Says what was on a node. */
+export interface ForgetNodeResult {
+  /** The node. */
+  nodeId: string;
+  /** Listed says that it was on the list of nodes. */
+  listed: boolean;
+  /** Alive says that its lease holds, so that it can't be forgotten. */
+  alive: boolean;
+  /** Placed counts the sessions whose files are there, and in no pool with a live node. They are blocked until the node is back, or until move_session gives them another place. */
+  placed: number;
+  /** The first 100 of them. */
+  sessionIds: string[];
+  /** Forgotten says that the node was removed from the list. */
+  forgotten: boolean;
+}
+
+/** Says where a session worked and where it works from now on. */
+export interface MoveSessionResult {
+  /** The session. */
+  sessionId: string;
+  /** That of the fact which says so: what turns changed before it is not taken for files of the new place. */
+  sequence: number;
+  /** Where the session worked. */
+  from: SessionPlace;
+  /** Where it works from now on. */
+  to: SessionPlace;
+}
+
+/** A folder on a node. */
+export interface SessionPlace {
+  /** The node. */
+  nodeId: string;
+  /** Pool names the nodes that reach the folder too. */
+  pool?: string;
+  /** The folder's path. */
+  root: string;
+}
+
 /** A page of nodes. */
 export interface ListNodesResult {
   /** Nodes that share the store, ordered by their names, whichever node answers. */
@@ -7907,6 +7969,10 @@ export interface Commands {
   run_retention: { params: RunRetentionParams; result: RetentionRun };
   /** Has a node take no new work and hand over what it has, or ends that. */
   drain_node: { params: DrainNodeParams; result: DrainNodeResult };
+  /** Takes a node that is gone for good off the list of nodes. */
+  forget_node: { params: ForgetNodeParams; result: ForgetNodeResult };
+  /** Gives a session another place: a node, a folder there, or both. */
+  move_session: { params: MoveSessionParams; result: MoveSessionResult };
   /** Lists the nodes that share the store. */
   list_nodes: { params: ListNodesParams; result: ListNodesResult };
   /** Reads what an auditor looks at, over all sessions that the caller may see. */
