@@ -37,7 +37,8 @@ type ReadSideOptions struct {
 func NewReadSide(opt ReadSideOptions) *ReadSide {
 	r := &ReadSide{}
 	r.indexer = index.New(index.Options{
-		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: append(find.Projections(), usage.New()), Former: usage.Former,
+		Store: opt.Store, Delay: opt.Delay, Logger: opt.Logger, Projections: append(find.Projections(), usage.New()),
+		Former: append(find.Former(), usage.Former...),
 		Owner: func(ctx context.Context, sessionID string) (index.Owner, error) {
 			account, workspace, err := opt.Sessions().Owner(ctx, sessionID)
 			return index.Owner{Account: account, Workspace: workspace}, err

@@ -325,7 +325,16 @@ func timeQuestions(b *testing.B, table *command.Table, words *vocabulary, sessio
 		"search-word-" + smallAccount:   func() command.Params { return &command.Search{Page: page, Query: words.text(1)} },
 		"search-prefix-" + smallAccount: func() command.Params { return &command.Search{Page: page, Query: (words.text(1) + "0")[:3] + "*"} },
 		// As many words as two stars reach: an eighth of all.
+		"search-two-prefixes":                 func() command.Params { return &command.Search{Page: page, Query: "w1* w2*"} },
 		"search-two-prefixes-" + smallAccount: func() command.Params { return &command.Search{Page: page, Query: "w1* w2*"} },
+		"search-two-prefixes-time": func() command.Params {
+			from := day.Add(time.Duration(words.rng.IntN(sessions*turnsPerSession)) * time.Second)
+			return &command.Search{Page: page, Query: "w1* w2*", From: from, To: from.Add(time.Hour)}
+		},
+		"search-two-prefixes-session": func() command.Params { return &command.Search{Page: page, Query: "w1* w2*", SessionID: some()} },
+		"search-two-prefixes-type": func() command.Params {
+			return &command.Search{Page: page, Query: "w1* w2*", Types: []string{"tool.started"}}
+		},
 	}
 	out := map[string]timing{}
 	for name, question := range questions {

@@ -1,10 +1,11 @@
 package find
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 		}
 		var all []string
 		for _, s := range segments {
-			words, err := s.wantedWords(ctx, w.text)
+			words, err := s.wantedWords(ctx, i)
 			if err != nil {
 				return false, err
 			}
@@ -47,13 +48,17 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 	return cut, nil
 }
 
-// wantedWords returns the first words of the segment that begin with a prefix and are in a
-// fact that is asked for: one more than a word with a star may stand for, if there are so
-// many.
-func (s *segmentSearch) wantedWords(ctx context.Context, prefix string) ([]dictWord, error) {
+// wantedWords returns the first words of the segment that one of the question with a star
+// stands for and that are in a fact that is asked for: one more than it may stand for, if
+// there are so many.
+func (s *segmentSearch) wantedWords(ctx context.Context, of int) ([]dictWord, error) {
 	if err := s.loadDocuments(ctx); err != nil || s.wantsNone() {
 		return nil, err
 	}
+	if s.byDocuments {
+		return s.fewWords(ctx, s.ranges[of])
+	}
+	prefix := s.words[of].text
 	var out []dictWord
 	var failed error
 	err := s.segment.eachFrom(ctx, prefix, func(d *dictWord) bool {
@@ -62,9 +67,7 @@ func (s *segmentSearch) wantedWords(ctx context.Context, prefix string) ([]dictW
 		}
 		wanted, err := s.hasWanted(ctx, d)
 		if failed = err; wanted {
-			word := *d
-			word.text = bytes.Clone(d.text)
-			out = append(out, word)
+			out = append(out, d.clone())
 		}
 		return err == nil && len(out) <= maxExpansion
 	})
@@ -107,29 +110,51 @@ func (s *segmentSearch) wantsAll() bool {
 // wantsNone reports whether the segment has nothing that is asked for.
 func (s *segmentSearch) wantsNone() bool { return s.few != nil && s.few.count == 0 }
 
-// fewSessions is up to how many sessions are few, if there are fewOf times as many.
-const (
-	fewSessions = 256
-	fewOf       = 8
-)
+// fewSessions is up to how many sessions are looked up one by one.
+const fewSessions = 256
 
-// findFew finds what is asked for in the segment if it is in few sessions: most of what has
-// a word is then passed over by its number alone.
+// findFew finds what is asked for in the segment if it is few: most of what has a word is
+// then passed over by its number alone, or isn't looked at.
 func (s *segmentSearch) findFew(ctx context.Context) error {
 	if s.wantsAll() {
 		return nil
 	}
 	var wanted []string
+	sessions := 0
 	for i := range s.sessions {
-		if !s.wantsSession(&s.sessions[i]) {
-			continue
-		}
-		if wanted = append(wanted, s.sessions[i].id); len(wanted) > min(fewSessions, len(s.sessions)/fewOf) {
-			return nil
+		if s.wantsSession(&s.sessions[i]) {
+			if sessions++; sessions <= fewSessions {
+				wanted = append(wanted, s.sessions[i].id)
+			}
 		}
 	}
+	if sessions <= fewSessions && sessions <= len(s.sessions)/s.tuning.fewOf {
+		return s.findInSessions(ctx, wanted)
+	}
+	span, err := s.segment.documentSpan(ctx)
+	if err != nil {
+		return err
+	}
+	kinds := 0
+	for kind, is := range s.kinds {
+		if is {
+			kinds += span.kinds[kind]
+		}
+	}
+	switch {
+	case s.to <= span.from || span.to < s.from:
+		s.few = newDocumentSet(s.segment.docs)
+		return nil
+	case sessions <= len(s.sessions)/s.tuning.fewOf, kinds <= s.segment.docs/s.tuning.fewOf, span.from < s.from, s.to <= span.to:
+		return s.findAmongAll(ctx)
+	}
+	return nil
+}
+
+// findInSessions finds what is asked for in some sessions.
+func (s *segmentSearch) findInSessions(ctx context.Context, ids []string) error {
 	few := newDocumentSet(s.segment.docs)
-	for _, id := range wanted {
+	for _, id := range ids {
 		postings, err := s.segment.postingsOf(ctx, s.room.word[:0], sessionTerm(id))
 		if err != nil {
 			return err
@@ -149,7 +174,27 @@ func (s *segmentSearch) findFew(ctx context.Context) error {
 	return nil
 }
 
-// documentSet is a set of documents by their numbers.
+// findAmongAll finds what is asked for by looking at all documents, until it is clear that
+// it isn't few.
+func (s *segmentSearch) findAmongAll(ctx context.Context) error {
+	few := newDocumentSet(s.segment.docs)
+	for doc := range uint32(s.segment.docs) {
+		_, wanted, err := s.wantedDocument(ctx, doc)
+		if err != nil {
+			return err
+		}
+		if !wanted {
+			continue
+		}
+		if few.addDocument(doc); few.count > s.segment.docs/s.tuning.fewOf {
+			return nil
+		}
+	}
+	s.few = few
+	return nil
+}
+
+// documentSet is a set of documents by their numbers, or of words by their places.
 type documentSet struct {
 	bits  []uint64
 	count int
@@ -160,8 +205,39 @@ func newDocumentSet(documents int) *documentSet {
 }
 
 func (d *documentSet) addDocument(doc uint32) {
-	d.bits[doc/64] |= 1 << (doc % 64)
-	d.count++
+	bit := uint64(1) << (doc % 64)
+	if d.bits[doc/64]&bit == 0 {
+		d.bits[doc/64] |= bit
+		d.count++
+	}
+}
+
+// ascending goes over the set from its least number on.
+func (d *documentSet) ascending() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, left := range d.bits {
+			for ; left != 0; left &= left - 1 {
+				if !yield(uint32(64*i + bits.TrailingZeros64(left))) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// descending goes over the set from its greatest number on.
+func (d *documentSet) descending() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, left := range slices.Backward(d.bits) {
+			for left != 0 {
+				n := bits.Len64(left) - 1
+				left &^= 1 << n
+				if !yield(uint32(64*i + n)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // has reports whether a document is in the set. A number that no document has is in it:

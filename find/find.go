@@ -31,9 +31,10 @@ type Options struct {
 
 // Finder answers list_turns and search.
 type Finder struct {
-	opt   Options
-	table *table
-	cache *pageCache
+	opt    Options
+	table  *table
+	cache  *pageCache
+	tuning searchTuning
 
 	mu   sync.Mutex
 	open map[uint64]*wordSegment
@@ -42,11 +43,14 @@ type Finder struct {
 // New returns a finder.
 func New(opt Options) *Finder {
 	opt.MaxRanked = cmp.Or(opt.MaxRanked, 20_000)
-	return &Finder{opt: opt, table: newTable(), cache: &pageCache{}, open: map[uint64]*wordSegment{}}
+	return &Finder{opt: opt, table: newTable(), cache: &pageCache{}, tuning: usualTuning, open: map[uint64]*wordSegment{}}
 }
 
 // Projections returns what the indexer must keep for a [Finder].
 func Projections() []index.Projection { return []index.Projection{newWords(), newTurns()} }
+
+// Former returns the names of projections that earlier versions kept.
+func Former() []string { return []string{"find_words_1"} }
 
 // Register adds the commands of the package to a table.
 func (f *Finder) Register(t *command.Table) {

@@ -22,10 +22,16 @@ type segmentSearch struct {
 	full bool
 
 	sessions []segmentSession
-	few      *documentSet // what is asked for, if it is in few sessions
+	few      *documentSet // what is asked for, if it is few
 	docs     []byte       // all documents, if they are kept
 	page     []byte       // of the documents, if they are not
 	pageAt   int
+	// ranges are where the words of the question are in the dictionary, postingBytes is
+	// how much says in which documents they are.
+	ranges       []wordRange
+	postingBytes int
+	// byDocuments says that the words of what is asked for are looked at instead.
+	byDocuments bool
 }
 
 // searchRoom is memory that the searches of one question use one after another.
@@ -37,15 +43,18 @@ type searchRoom struct {
 
 // run offers the newest matches of the segment.
 func (s *segmentSearch) run(ctx context.Context) error {
+	if err := s.findRanges(ctx); err != nil || s.lacksWord() {
+		return err
+	}
+	if err := s.loadDocuments(ctx); err != nil || s.wantsNone() {
+		return err
+	}
+	if s.byDocuments {
+		return s.runByDocuments(ctx)
+	}
 	lists, err := s.lists(ctx)
 	if err != nil || lists == nil {
 		return err
-	}
-	if err := s.loadDocuments(ctx); err != nil {
-		return err
-	}
-	if s.wantsNone() {
-		return nil
 	}
 	rarest := lists[0]
 	counts := make([]uint32, len(lists))
@@ -82,7 +91,7 @@ func (s *segmentSearch) loadDocuments(ctx context.Context) (err error) {
 		return err
 	}
 	s.pageAt = -1
-	return s.findFew(ctx)
+	return s.planSearch(ctx)
 }
 
 // upTo leaves out the postings behind a document. Steps grow, so that a long list is not
@@ -170,7 +179,8 @@ func (s *segmentSearch) joined(ctx context.Context, to []posting, entries []dict
 	return to, nil
 }
 
-// offerDocument offers a document that has all words, if it is asked for.
+// offerDocument offers a document that has all words, if it is asked for. It reorders how
+// often it has each.
 func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []uint32) error {
 	d, wanted, err := s.wantedDocument(ctx, doc)
 	if err != nil || !wanted {
@@ -181,6 +191,7 @@ func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []
 		return nil
 	}
 	s.left--
+	slices.Sort(counts) // the sum depends on the order, in its last digits
 	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: of.id, sequence: uint64(d.sequence)})
 	return nil
 }

@@ -358,6 +358,9 @@ func ask[R any](h *history, caller command.Caller, p command.Params) *R {
 // check compares answers with what a scan of all facts says.
 func (h *history) check() {
 	h.Helper()
+	if h.rng.IntN(2) == 0 {
+		find.SearchByDocuments(h.finder)
+	}
 	for _, caller := range []command.Caller{{Admin: true}, {Account: "acme"}, {Account: "nobody"}, {}} {
 		turns := h.allTurns(caller, command.ListTurns{})
 		want := h.scanTurns(caller, func(*command.TurnSummary) bool { return true })
@@ -371,7 +374,7 @@ func (h *history) check() {
 			h.Fatalf("turns for %+v (- scan, + index):\n%s", caller, diff)
 		}
 		h.checkFilters(caller)
-		for _, words := range [][]string{{"alpha"}, {"beta", "gamma"}, {"alph*"}, {"über", "東"}, {"shell", "eta"}, {"absent"}} {
+		for _, words := range [][]string{{"alpha"}, {"beta", "gamma"}, {"alph*"}, {"über", "東"}, {"shell", "eta"}, {"absent"}, {"al*", "et*"}, {"ep*", "alpha"}} {
 			h.checkWords(caller, words)
 		}
 	}

@@ -46,7 +46,7 @@ func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.S
 	if err := f.opt.CatchUp(ctx); err != nil {
 		return nil, err
 	}
-	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64}
+	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64, tuning: f.tuning}
 	if !p.From.IsZero() {
 		q.from = ceilMilli(p.From.UnixNano())
 	}
@@ -194,6 +194,7 @@ type wordQuestion struct {
 	sessionID string
 	kinds     []bool
 	from, to  int64 // in milliseconds
+	tuning    searchTuning
 }
 
 // eachMatch calls f with the facts that have all words. It reports whether there are more
@@ -256,7 +257,7 @@ func (f *Finder) openSegments(ctx context.Context, m *manifest) ([]*wordSegment,
 func (f *Finder) matchingInputs(ctx context.Context, caller command.Caller, p *command.ListTurns, words []queryWord) (out []match, truncated bool, err error) {
 	kinds := make([]bool, len(searchedTypes))
 	kinds[slices.Index(searchedTypes, event.TypeTurnSubmitted)] = true
-	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64}
+	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64, tuning: f.tuning}
 	for {
 		out = out[:0]
 		truncated, err = f.eachMatch(ctx, q, func(m match) { out = append(out, m) })

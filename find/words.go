@@ -12,7 +12,7 @@ import (
 )
 
 // WordsName is the name of the projection that search reads.
-const WordsName = "find_words_1"
+const WordsName = "find_words_2"
 
 // words is the projection that search reads.
 type words struct{ segments }

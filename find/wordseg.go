@@ -1,6 +1,7 @@
 package find
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 //	blocks     the first word of each block of the dictionary, and its offset
 //	dictionary blocks of words, each with the number and the size of its postings
 //	lists      the postings of each word: documents, ascending, and how often it is in them
+//	groups     4 bytes each: the offset of the words of some documents
+//	forward    the words of each document by their places in the dictionary, as postings
 //
 // Numbers of fixed size are little-endian, all others are varints.
 const (
@@ -30,11 +33,13 @@ const (
 	// blockWords is how many words a block of the dictionary has.
 	blockWords = 64
 	// wordFormat is the first number of the header.
-	wordFormat = 1
+	wordFormat = 2
 )
 
 // sessionTerm is what the dictionary has for all documents of a session; no word begins so.
 func sessionTerm(id string) string { return "\x00" + id }
+
+func isSessionTerm(word []byte) bool { return len(word) > 0 && word[0] == 0 }
 
 // document is a fact that is searched.
 type document struct {
@@ -91,6 +96,10 @@ type wordWriter struct {
 	blocks, dict, post []byte
 	blockCount, words  int
 	lastWord           []byte
+	// sizes are those of the postings of each word, sessionTerms how many of the words,
+	// the first ones, stand for sessions.
+	sizes        []uint32
+	sessionTerms int
 }
 
 func newWordWriter() *wordWriter { return &wordWriter{places: map[string]uint32{}} }
@@ -130,6 +139,10 @@ func (w *wordWriter) addWord(word, postings []byte, documents int) {
 	w.dict = binary.AppendUvarint(w.dict, uint64(len(postings)))
 	w.post = append(w.post, postings...)
 	w.lastWord = append(w.lastWord[:0], word...)
+	w.sizes = append(w.sizes, uint32(len(postings)))
+	if isSessionTerm(word) {
+		w.sessionTerms++
+	}
 	w.words++
 }
 
@@ -141,7 +154,8 @@ func (w *wordWriter) finish() []byte {
 		index = binary.LittleEndian.AppendUint32(index, w.sessions[i].first)
 		names = appendText(appendText(names, w.sessions[i].id), w.sessions[i].account)
 	}
-	parts := [][]byte{w.docs, index, names, w.blocks, w.dict, w.post}
+	groups, lists := w.forward()
+	parts := [][]byte{w.docs, index, names, w.blocks, w.dict, w.post, groups, lists}
 	head := []uint32{wordFormat, uint32(w.count), uint32(len(w.sessions)), uint32(w.blockCount), uint32(w.words)}
 	off := uint32(headerSize)
 	for _, p := range parts {
@@ -168,6 +182,8 @@ const (
 	partBlocks
 	partDict
 	partPost
+	partGroups
+	partForward
 	partEnd
 )
 
@@ -184,6 +200,7 @@ type wordSegment struct {
 	known    atomic.Pointer[[]segmentSession]
 	docData  atomic.Pointer[[]byte]
 	keepDocs atomic.Bool
+	span     atomic.Pointer[segmentSpan]
 }
 
 // openWords opens a segment: it reads which blocks there are.
@@ -275,8 +292,16 @@ func (w *wordSegment) documents(ctx context.Context) ([]byte, error) {
 // dictWord is a word of the dictionary. Its text is valid until the next one is read.
 type dictWord struct {
 	text      []byte
+	place     int // in the dictionary
 	documents int
 	off, size int // of its postings
+}
+
+// clone returns a copy that stays valid.
+func (d *dictWord) clone() dictWord {
+	word := *d
+	word.text = bytes.Clone(d.text)
+	return word
 }
 
 // eachFrom calls f with the words of the dictionary that are not before one, until it
@@ -284,30 +309,39 @@ type dictWord struct {
 func (w *wordSegment) eachFrom(ctx context.Context, from string, f func(*dictWord) bool) error {
 	block := sort.Search(len(w.firstWords), func(i int) bool { return w.firstWords[i] > from }) - 1
 	for block = max(block, 0); block < len(w.firstWords); block++ {
-		if err := ctx.Err(); err != nil {
+		more, err := w.eachInBlock(ctx, block, func(d *dictWord) bool { return string(d.text) < from || f(d) })
+		if err != nil || !more {
 			return err
-		}
-		data, err := w.bytes(ctx, w.off[partDict]+w.blockAt[block], w.blockAt[block+1]-w.blockAt[block])
-		if err != nil {
-			return err
-		}
-		d := decoder{data: data}
-		entry := dictWord{off: int(d.uint())}
-		for len(d.data) > 0 {
-			shared := d.uint()
-			suffix := d.takeBytes(d.uint())
-			if d.failed || shared > uint64(len(entry.text)) {
-				return fmt.Errorf("%w: dictionary of segment %d", store.ErrCorrupt, w.id)
-			}
-			entry.text = append(entry.text[:shared], suffix...)
-			entry.documents, entry.size = int(d.uint()), int(d.uint())
-			if string(entry.text) >= from && !f(&entry) {
-				return nil
-			}
-			entry.off += entry.size
 		}
 	}
 	return nil
+}
+
+// eachInBlock calls f with the words of a block of the dictionary, until it returns false.
+func (w *wordSegment) eachInBlock(ctx context.Context, block int, f func(*dictWord) bool) (more bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	data, err := w.bytes(ctx, w.off[partDict]+w.blockAt[block], w.blockAt[block+1]-w.blockAt[block])
+	if err != nil {
+		return false, err
+	}
+	d := decoder{data: data}
+	entry := dictWord{place: block * blockWords, off: int(d.uint())}
+	for ; len(d.data) > 0; entry.place++ {
+		shared := d.uint()
+		suffix := d.takeBytes(d.uint())
+		if d.failed || shared > uint64(len(entry.text)) {
+			return false, fmt.Errorf("%w: dictionary of segment %d", store.ErrCorrupt, w.id)
+		}
+		entry.text = append(entry.text[:shared], suffix...)
+		entry.documents, entry.size = int(d.uint()), int(d.uint())
+		if !f(&entry) {
+			return false, nil
+		}
+		entry.off += entry.size
+	}
+	return true, nil
 }
 
 // posting says how often a word is in a document.
