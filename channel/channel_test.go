@@ -110,7 +110,7 @@ func TestChannelWithoutASessionBelongsToTheRuntime(t *testing.T) {
 		t.Errorf("%d facts in the runtime's session", len(facts))
 	}
 	// Its owner sees the channel, but not the session that its facts are in.
-	if got := runtimetest.DoAs[command.ListChannelsResult](k, acme, &command.ListChannels{}); len(got.Channels) != 1 {
+	if got := runtimetest.DoAs[command.ListChannelsResult](k, acme, &command.ListChannels{}); len(got.Channels) != 1 || got.Total != 1 {
 		t.Errorf("its owner sees %d channels", len(got.Channels))
 	}
 	runtimetest.RefusedAs(k, acme, &command.ListChannels{SessionID: event.RuntimeSession}, fault.NotFound)

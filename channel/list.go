@@ -20,36 +20,41 @@ func (h *Hub) listChannels(ctx context.Context, caller command.Caller, p *comman
 			return nil, err
 		}
 	}
-	res := &command.ListChannelsResult{Channels: []command.ChannelRecord{}}
-	for after := p.Cursor; ; {
+	list, err := command.NewOrderedPage(&p.Page, "id", "", channelOrders, channelID)
+	if err != nil {
+		return nil, err
+	}
+	for after, more := "", true; more; {
 		page, err := h.m.Channels(ctx, p.SessionID, after, command.MaxPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range page {
-			c, err := h.findVisibleChannel(ctx, caller, x.ID)
-			if fault.KindOf(err) == fault.NotFound && err != nil {
-				continue
-			}
-			if err != nil {
+			after = x.ID
+			switch c, err := h.findVisibleChannel(ctx, caller, x.ID); {
+			case err == nil:
+				list.Offer(c)
+			case fault.KindOf(err) != fault.NotFound:
 				return nil, err
 			}
-			if len(res.Channels) == p.Size() {
-				res.NextCursor = res.Channels[len(res.Channels)-1].ChannelID
-				return res, nil
-			}
-			rec, err := h.describeChannel(ctx, c, p.SessionID)
-			if err != nil {
-				return nil, err
-			}
-			res.Channels = append(res.Channels, *rec)
 		}
-		if len(page) < command.MaxPage {
-			return res, nil
-		}
-		after = page[len(page)-1].ID
+		more = len(page) == command.MaxPage
 	}
+	res := &command.ListChannelsResult{Channels: []command.ChannelRecord{}, Total: list.Total, NextCursor: list.Next()}
+	for _, c := range list.Things() {
+		rec, err := h.describeChannel(ctx, c, p.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		res.Channels = append(res.Channels, *rec)
+	}
+	return res, nil
 }
+
+// channelOrders are the orders of the list of channels.
+var channelOrders = command.Orders[*session.Channel]{"id": channelID}
+
+func channelID(c *session.Channel) string { return c.ID }
 
 // describeChannel returns the record of a channel; about is the session that was asked
 // about, or nothing.

@@ -210,6 +210,9 @@ func TestChannelIsKnownAfterItLeftTheWorkingSet(t *testing.T) {
 		for _, c := range page.Channels {
 			ids = append(ids, c.ChannelID)
 		}
+		if page.Total != 61 {
+			t.Errorf("a page counts %d channels", page.Total)
+		}
 		if cursor = page.NextCursor; cursor == "" {
 			break
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/fault"
+	"agentd/internal/wire"
 )
 
 // MaxBulk is the most that one bulk command does at a time.
@@ -39,6 +40,8 @@ type BulkError struct {
 	Code string `json:"code"`
 	// Detail says what is wrong, for people.
 	Detail string `json:"detail"`
+	// RetryAfter is how many seconds to wait before trying again, where that helps.
+	RetryAfter int64 `json:"retryAfter,omitempty"`
 }
 
 // BulkErrorOf returns an error as bulk commands report it; nil for none.
@@ -46,11 +49,8 @@ func BulkErrorOf(err error) *BulkError {
 	if err == nil {
 		return nil
 	}
-	f, ok := errors.AsType[*fault.Error](err)
-	if !ok {
-		f = fault.Wrap(fault.Internal, err, "something went wrong inside agentd")
-	}
-	return &BulkError{Code: string(f.Kind), Detail: f.Detail}
+	p := wire.ProblemOf(err)
+	return &BulkError{Code: p.Code, Detail: p.Detail, RetryAfter: p.RetryAfter}
 }
 
 // BulkCounts sums up what became of several.

@@ -186,6 +186,8 @@ func (p *ListChannels) Validate() error { return check(p) }
 type ListChannelsResult struct {
 	// Channels of this page.
 	Channels []ChannelRecord `json:"channels"`
+	// Total counts the channels that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

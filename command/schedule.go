@@ -107,6 +107,8 @@ func (p *ListSchedules) Validate() error { return check(p) }
 type ListSchedulesResult struct {
 	// Schedules of this page.
 	Schedules []ScheduleRecord `json:"schedules"`
+	// Total counts the schedules that the filters keep, over all pages.
+	Total int64 `json:"total"`
 	// NextCursor is the cursor of the next page; absent on the last.
 	NextCursor string `json:"nextCursor,omitempty"`
 }

@@ -113,7 +113,7 @@ func TestPartsOfABulkAreDoneElsewhere(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	there.stop()
-	if got := ask(); strings.Count(got, `"code":"unavailable"`) != 2 {
+	if got := ask(); strings.Count(got, `"code":"unavailable"`) != 2 || strings.Count(got, `"retryAfter":`) != 2 {
 		t.Errorf("after the node is gone: %s", got)
 	}
 }

@@ -256,33 +256,45 @@ func (w *Work) listSchedules(ctx context.Context, caller command.Caller, p *comm
 			return nil, err
 		}
 	}
-	res := &command.ListSchedulesResult{Schedules: []command.ScheduleRecord{}}
-	all, err := w.m.Members(ctx, session.KindSchedule, p.SessionID, p.Cursor, 0)
+	page, err := command.NewOrderedPage(&p.Page, "id", "", scheduleOrders, scheduleID)
 	if err != nil {
 		return nil, err
 	}
+	all, err := w.m.Members(ctx, session.KindSchedule, p.SessionID, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	in := map[string][]string{} // the ids of those of each session
 	for _, x := range all {
-		var rec *command.ScheduleRecord
-		err := w.m.ViewAs(ctx, caller, x.SessionID, func(s *state.Session) error {
-			if sch := s.Schedules.Find(x.ID); sch != nil {
-				rec = scheduleRecord(sch)
-			}
-			return nil
-		})
-		if fault.KindOf(err) == fault.NotFound || (err == nil && rec == nil) {
-			continue // another account's, or deleted
+		in[x.SessionID] = append(in[x.SessionID], x.ID)
+	}
+	for sessionID, ids := range in {
+		err := w.m.See(ctx, caller, sessionID)
+		if err == nil {
+			err = w.m.ViewAs(ctx, caller, sessionID, func(s *state.Session) error {
+				for _, id := range ids {
+					if x := s.Schedules.Find(id); x != nil { // else it was deleted
+						page.Offer(scheduleRecord(x))
+					}
+				}
+				return nil
+			})
 		}
-		if err != nil {
+		if err != nil && fault.KindOf(err) != fault.NotFound { // not another account's
 			return nil, err
 		}
-		if len(res.Schedules) == p.Size() {
-			res.NextCursor = res.Schedules[len(res.Schedules)-1].ScheduleID
-			break
-		}
+	}
+	res := &command.ListSchedulesResult{Schedules: []command.ScheduleRecord{}, Total: page.Total, NextCursor: page.Next()}
+	for _, rec := range page.Things() {
 		res.Schedules = append(res.Schedules, *rec)
 	}
 	return res, nil
 }
+
+// scheduleOrders are the orders of the list of schedules.
+var scheduleOrders = command.Orders[*command.ScheduleRecord]{"id": scheduleID}
+
+func scheduleID(x *command.ScheduleRecord) string { return x.ScheduleID }
 
 func scheduleRecord(x *state.Schedule) *command.ScheduleRecord {
 	rec := &command.ScheduleRecord{

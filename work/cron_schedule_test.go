@@ -1,6 +1,8 @@
 package work_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,7 +134,48 @@ func TestBadInputOfScheduleCommands(t *testing.T) {
 	k.refusedAs(admin, fault.NotFound, &command.DeleteSchedule{ScheduleID: "schedule_none"})
 	stranger := command.Caller{Account: "acct_other", Actor: event.Actor{Kind: "user"}}
 	k.refusedAs(stranger, fault.NotFound, &command.DeleteSchedule{ScheduleID: "schedule_x"})
-	if res, err := k.runCommand(stranger, &command.ListSchedules{}); err != nil || len(res.(*command.ListSchedulesResult).Schedules) != 0 {
+	if res, err := k.runCommand(stranger, &command.ListSchedules{}); err != nil || len(res.(*command.ListSchedulesResult).Schedules) != 0 || res.(*command.ListSchedulesResult).Total != 0 {
 		t.Errorf("a stranger sees %v, %v", res, err)
+	}
+}
+
+// Schedules of several sessions are listed in pages, each of which counts all that the
+// caller may see.
+func TestSchedulesComeInPages(t *testing.T) {
+	k := newStage(t)
+	for i := range 3 {
+		k.session(fmt.Sprintf("sess_%d", i))
+	}
+	var want []string
+	for i := range 7 {
+		id := fmt.Sprintf("schedule_%d", i)
+		want = append(want, id)
+		k.schedule(command.CreateSchedule{ScheduleID: id, SessionID: fmt.Sprintf("sess_%d", i%3), Cron: "@yearly"})
+	}
+	pages := func(p *command.ListSchedules, total int64) (got []string) {
+		t.Helper()
+		p.Limit = 2
+		for {
+			res := must[command.ListSchedulesResult](k, p)
+			for _, x := range res.Schedules {
+				got = append(got, x.ScheduleID)
+			}
+			if res.Total != total {
+				t.Errorf("a page counts %d schedules, not %d", res.Total, total)
+			}
+			if p.Cursor = res.NextCursor; p.Cursor == "" {
+				return got
+			}
+		}
+	}
+	if got := pages(&command.ListSchedules{}, 7); !slices.Equal(got, want) {
+		t.Errorf("the pages have %v", got)
+	}
+	if got := pages(&command.ListSchedules{SessionID: "sess_1"}, 2); !slices.Equal(got, []string{"schedule_1", "schedule_4"}) {
+		t.Errorf("the pages of one session have %v", got)
+	}
+	must[command.ScheduleResult](k, &command.DeleteSchedule{ScheduleID: "schedule_4"})
+	if got := pages(&command.ListSchedules{}, 6); slices.Contains(got, "schedule_4") || len(got) != 6 {
+		t.Errorf("after a deletion the pages have %v", got)
 	}
 }

@@ -6041,6 +6041,8 @@ export interface ScheduleResult {
 export interface ListSchedulesResult {
   /** Schedules of this page. */
   schedules: ScheduleRecord[];
+  /** Total counts the schedules that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -6617,6 +6619,8 @@ export interface SendChannelMessageResult {
 export interface ListChannelsResult {
   /** Channels of this page. */
   channels: ChannelRecord[];
+  /** Total counts the channels that the filters keep, over all pages. */
+  total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
 }
@@ -7369,6 +7373,8 @@ export interface BulkError {
   code: string;
   /** Detail says what is wrong, for people. */
   detail: string;
+  /** How many seconds to wait before trying again, where that helps. */
+  retryAfter?: number;
 }
 
 /** Says what became of each. */
