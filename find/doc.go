@@ -18,6 +18,10 @@
 // were deleted, and the beginnings of those that were trimmed, are named in the manifest
 // and are left out of answers at once; the segments are then rewritten without them.
 //
+// A segment has its words with the facts that they are in, and its facts with the words
+// that are in them. A search reads whichever is less, so that who may see little, or asks
+// for little by time or type, doesn't pay for what others wrote.
+//
 // # Concurrency
 //
 // All methods of [Finder] may be called by many goroutines. Folding happens in the one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -24,34 +25,52 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 		if !w.prefix {
 			continue
 		}
-		var all []string
+		found := expansion{words: map[string]bool{}}
 		for _, s := range segments {
-			words, err := s.wantedWords(ctx, i)
-			if err != nil {
+			if s.expanded[i], err = s.wantedWords(ctx, i, &found); err != nil {
 				return false, err
 			}
-			s.expanded[i] = words
-			for j := range words {
-				all = append(all, string(words[j].text))
-			}
+			found.addWords(s.expanded[i])
 		}
-		slices.Sort(all)
-		all = slices.Compact(all)
-		if len(all) <= maxExpansion {
+		if found.end == "" {
 			continue
 		}
 		cut = true
 		for _, s := range segments {
-			s.expanded[i] = slices.DeleteFunc(s.expanded[i], func(d dictWord) bool { return string(d.text) >= all[maxExpansion] })
+			s.expanded[i] = slices.DeleteFunc(s.expanded[i], func(d dictWord) bool { return string(d.text) >= found.end })
 		}
 	}
 	return cut, nil
 }
 
+// expansion is what a word with a star stands for, as far as it is known.
+type expansion struct {
+	words map[string]bool
+	// end is the first word that is too much; empty if none is.
+	end string
+}
+
+// addWords adds words of a segment.
+func (x *expansion) addWords(words []dictWord) {
+	before := len(x.words)
+	for i := range words {
+		x.words[string(words[i].text)] = true
+	}
+	if len(x.words) == before || len(x.words) <= maxExpansion {
+		return
+	}
+	all := slices.Sorted(maps.Keys(x.words))
+	x.end = all[maxExpansion]
+	for _, word := range all[maxExpansion+1:] {
+		delete(x.words, word)
+	}
+}
+
 // wantedWords returns the first words of the segment that one of the question with a star
-// stands for and that are in a fact that is asked for: one more than it may stand for, if
-// there are so many.
-func (s *segmentSearch) wantedWords(ctx context.Context, of int) ([]dictWord, error) {
+// stands for and that are in a fact that is asked for, there or in a segment before: one
+// more than it may stand for, if there are so many. What comes behind the end of what is
+// known isn't looked at.
+func (s *segmentSearch) wantedWords(ctx context.Context, of int, known *expansion) ([]dictWord, error) {
 	if err := s.loadDocuments(ctx); err != nil || s.wantsNone() {
 		return nil, err
 	}
@@ -62,14 +81,19 @@ func (s *segmentSearch) wantedWords(ctx context.Context, of int) ([]dictWord, er
 	var out []dictWord
 	var failed error
 	err := s.segment.eachFrom(ctx, prefix, func(d *dictWord) bool {
-		if !strings.HasPrefix(string(d.text), prefix) {
+		if !strings.HasPrefix(string(d.text), prefix) || known.end != "" && string(d.text) > known.end {
 			return false
 		}
-		wanted, err := s.hasWanted(ctx, d)
-		if failed = err; wanted {
+		wanted := known.words[string(d.text)]
+		if !wanted {
+			if wanted, failed = s.hasWanted(ctx, d); failed != nil {
+				return false
+			}
+		}
+		if wanted {
 			out = append(out, d.clone())
 		}
-		return err == nil && len(out) <= maxExpansion
+		return len(out) <= maxExpansion
 	})
 	if err == nil {
 		err = failed

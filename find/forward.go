@@ -14,6 +14,10 @@ import (
 // asks for few of its documents, because of whose they are, when they were written or what
 // kind they are of, is answered from these: what others wrote then costs nothing.
 
+// listOverhead is what finding the words of a document costs, in bytes that could be read
+// instead.
+const listOverhead = 16
+
 // groupDocs is how many documents share an offset.
 const groupDocs = 16
 
@@ -196,7 +200,8 @@ func (s *segmentSearch) planSearch(ctx context.Context) error {
 		return err
 	}
 	lists := s.segment.off[partEnd] - s.segment.off[partForward]
-	s.byDocuments = s.tuning.documentCost*float64(lists)/float64(s.segment.docs)*float64(s.few.count) < float64(s.postingBytes)
+	perDocument := listOverhead + float64(lists)/float64(s.segment.docs)
+	s.byDocuments = s.tuning.documentCost*perDocument*float64(s.few.count) < float64(s.postingBytes)
 	return nil
 }
 
@@ -285,7 +290,7 @@ func (s *segmentSearch) runByDocuments(ctx context.Context) error {
 
 // segmentSpan says what the documents of a segment are like.
 type segmentSpan struct {
-	from, to int64   // the times of the first one and the last one, in milliseconds
+	from, to int64    // the times of the first one and the last one, in milliseconds
 	kinds    [256]int // how many there are of each kind
 }
 

@@ -314,10 +314,32 @@ func naiveWords(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
+// checkSearchFilters compares searches for what few facts have.
+func (h *history) checkSearchFilters(caller command.Caller) {
+	h.Helper()
+	words := []string{"al*", "et*"}
+	h.checkWords(caller, words[:1], command.Search{Types: []string{"tool.*"}}, func(e *event.Event) bool { return strings.HasPrefix(string(e.Type), "tool.") })
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	from, to := day.Add(h.now.Sub(day)/4).Truncate(time.Millisecond), day.Add(h.now.Sub(day)/3).Truncate(time.Millisecond)
+	h.checkWords(caller, words, command.Search{From: from, To: to}, func(e *event.Event) bool {
+		at := e.Time.Truncate(time.Millisecond)
+		return !at.Before(from) && at.Before(to)
+	})
+	for _, id := range h.sessions {
+		if !h.isDeleted(id) && caller.Sees(h.account(id)) {
+			h.checkWords(caller, words[1:], command.Search{SessionID: id}, func(e *event.Event) bool { return e.SessionID == id })
+			return
+		}
+	}
+}
+
 // scanWords is search without an index: which facts have all words, as session/sequence.
-func (h *history) scanWords(caller command.Caller, words []string) []string {
+func (h *history) scanWords(caller command.Caller, words []string, keep func(*event.Event) bool) []string {
 	out := []string{}
 	for _, e := range h.facts(caller) {
+		if !keep(e) {
+			continue
+		}
 		text := ""
 		switch p := e.Payload.(type) {
 		case *event.TurnSubmitted:
@@ -375,8 +397,9 @@ func (h *history) check() {
 		}
 		h.checkFilters(caller)
 		for _, words := range [][]string{{"alpha"}, {"beta", "gamma"}, {"alph*"}, {"über", "東"}, {"shell", "eta"}, {"absent"}, {"al*", "et*"}, {"ep*", "alpha"}} {
-			h.checkWords(caller, words)
+			h.checkWords(caller, words, command.Search{}, func(*event.Event) bool { return true })
 		}
+		h.checkSearchFilters(caller)
 	}
 }
 
@@ -433,10 +456,11 @@ func (h *history) allTurns(caller command.Caller, p command.ListTurns) []command
 	}
 }
 
-func (h *history) checkWords(caller command.Caller, words []string) {
+func (h *history) checkWords(caller command.Caller, words []string, filter command.Search, keep func(*event.Event) bool) {
 	h.Helper()
 	got := []string{}
-	p := &command.Search{Query: strings.Join(words, " ")}
+	p := &filter
+	p.Query = strings.Join(words, " ")
 	p.Limit = 1 + h.rng.IntN(9)
 	for {
 		res := ask[command.SearchResult](h, caller, p)
@@ -451,8 +475,8 @@ func (h *history) checkWords(caller command.Caller, words []string) {
 		}
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(h.scanWords(caller, words), got); diff != "" {
-		h.Fatalf("%v for %+v (- scan, + index):\n%s", words, caller, diff)
+	if diff := cmp.Diff(h.scanWords(caller, words, keep), got); diff != "" {
+		h.Fatalf("%v %+v for %+v (- scan, + index):\n%s", words, filter, caller, diff)
 	}
 }
 
