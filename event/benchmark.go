@@ -37,11 +37,16 @@ type Benchmark struct {
 // Reward is the envelope's part of a score: what a reader joins on without knowing
 // the payload.
 type Reward struct {
-	Value           float64  `json:"value"`
-	Ref             string   `json:"ref,omitempty"`
-	DetailsRef      string   `json:"detailsRef,omitempty"`
-	Criteria        []string `json:"criteria,omitempty"`
-	FailureCategory string   `json:"failureCategory,omitempty"`
+	// Value is the score.
+	Value float64 `json:"value"`
+	// Ref is where the score is recorded.
+	Ref string `json:"ref,omitempty"`
+	// DetailsRef is where the details of the score are.
+	DetailsRef string `json:"detailsRef,omitempty"`
+	// Criteria name what was scored.
+	Criteria []string `json:"criteria,omitempty"`
+	// FailureCategory says of what kind a failure is.
+	FailureCategory string `json:"failureCategory,omitempty"`
 }
 
 // Comparison is the envelope's part of a comparison of two configurations.
@@ -65,32 +70,50 @@ type Comparison struct {
 
 // BenchmarkDataset says which frozen data set a trial belongs to.
 type BenchmarkDataset struct {
-	SelectionPolicy string    `json:"selectionPolicy,omitempty"`
-	FrozenAt        time.Time `json:"frozenAt,omitzero"`
-	Path            string    `json:"path,omitempty"`
-	RegistryRef     string    `json:"registryRef,omitempty"`
-	TaskCount       int64     `json:"taskCount,omitempty"`
+	// SelectionPolicy says how its tasks were chosen.
+	SelectionPolicy string `json:"selectionPolicy,omitempty"`
+	// FrozenAt is when it was frozen.
+	FrozenAt time.Time `json:"frozenAt,omitzero"`
+	// Path is where it is on disk.
+	Path string `json:"path,omitempty"`
+	// RegistryRef is where it was published.
+	RegistryRef string `json:"registryRef,omitempty"`
+	// TaskCount counts its tasks.
+	TaskCount int64 `json:"taskCount,omitempty"`
 }
 
 // BenchmarkConfiguration says what was run.
 type BenchmarkConfiguration struct {
+	// Runtime is the runtime and its version.
 	Runtime string `json:"runtime,omitempty"`
-	Agent   string `json:"agent,omitempty"`
-	Model   string `json:"model,omitempty"`
-	Prompt  string `json:"promptRef,omitempty"`
-	Tools   Raw    `json:"tools,omitempty"`
-	Context Raw    `json:"context,omitempty"`
-	Routing Raw    `json:"routing,omitempty"`
-	Details Raw    `json:"details,omitempty"`
+	// Agent is the agent.
+	Agent string `json:"agent,omitempty"`
+	// Model is the model.
+	Model string `json:"model,omitempty"`
+	// Prompt is where the prompt is.
+	Prompt string `json:"promptRef,omitempty"`
+	// Tools are the tools.
+	Tools Raw `json:"tools,omitempty"`
+	// Context says what context was given.
+	Context Raw `json:"context,omitempty"`
+	// Routing says how models were chosen.
+	Routing Raw `json:"routing,omitempty"`
+	// Details are what else belongs to the configuration.
+	Details Raw `json:"details,omitempty"`
 }
 
 // BenchmarkTrialStarted opens a trial.
 type BenchmarkTrialStarted struct {
-	Status    string   `json:"status" enum:"running"`
-	TimeoutMs int64    `json:"timeoutMs,omitempty"`
+	// Status is running.
+	Status string `json:"status" enum:"running"`
+	// TimeoutMs is how long the trial may take, in milliseconds.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// BudgetUSD is what the trial may cost in US dollars.
 	BudgetUSD *float64 `json:"budgetUSD,omitempty"`
-	Sandbox   string   `json:"sandbox,omitempty"`
-	Attempt   int64    `json:"attempt,omitempty"`
+	// Sandbox is the mode of the boundary that the trial runs in.
+	Sandbox string `json:"sandbox,omitempty"`
+	// Attempt counts the attempts at the trial, from 1.
+	Attempt int64 `json:"attempt,omitempty"`
 	// MultiTurn says that the trial is all turns of its thread, until it is ended.
 	MultiTurn bool `json:"multiTurn,omitempty"`
 	// RequestDigest is a fingerprint of what was asked for under the trial's id.
@@ -99,21 +122,31 @@ type BenchmarkTrialStarted struct {
 
 // BenchmarkTrialEnded ends a trial: completed, or failed with a category.
 type BenchmarkTrialEnded struct {
-	Status          string   `json:"status" enum:"completed failed"`
-	DurationMs      int64    `json:"durationMs"`
-	FailureCategory string   `json:"failureCategory,omitempty"`
-	Error           *Failure `json:"error,omitempty"`
-	Cleanup         string   `json:"cleanup,omitempty"`
-	TrajectoryRef   string   `json:"trajectoryRef,omitempty"`
-	ArtifactRefs    []string `json:"artifactRefs,omitempty"`
-	TimedOut        bool     `json:"timedOut,omitempty"`
+	// Status says how the trial ended.
+	Status string `json:"status" enum:"completed failed"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs"`
+	// FailureCategory says of what kind a failure is, for programs.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Error says what went wrong.
+	Error *Failure `json:"error,omitempty"`
+	// Cleanup says what became of the place that the trial ran in.
+	Cleanup string `json:"cleanup,omitempty"`
+	// TrajectoryRef is where the trajectory is.
+	TrajectoryRef string `json:"trajectoryRef,omitempty"`
+	// ArtifactRefs point to what the trial made.
+	ArtifactRefs []string `json:"artifactRefs,omitempty"`
+	// TimedOut says that the time was over.
+	TimedOut bool `json:"timedOut,omitempty"`
 	// Usage and CostUSD are those of the trial, its subagents included; the cost is
 	// absent where no price is known.
-	Usage   *Usage   `json:"usage,omitempty"`
+	Usage *Usage `json:"usage,omitempty"`
+	// CostUSD is what the trial cost in US dollars; absent where no price is known.
 	CostUSD *float64 `json:"costUSD,omitempty"`
 	// ModelCalls and ToolCalls count the calls of the trial.
 	ModelCalls int64 `json:"modelCalls,omitempty"`
-	ToolCalls  int64 `json:"toolCalls,omitempty"`
+	// ToolCalls counts the tool calls of the trial.
+	ToolCalls int64 `json:"toolCalls,omitempty"`
 	// DeniedSideEffects counts calls that were denied and had an effect all the same.
 	DeniedSideEffects int64 `json:"deniedSideEffectCount,omitempty"`
 	// EvidenceGaps say what the evidence of the trial lacks.
@@ -132,23 +165,38 @@ type BenchmarkVerifier struct {
 
 // BenchmarkRewardRecorded attaches a score that an external grader gave.
 type BenchmarkRewardRecorded struct {
-	Value           float64            `json:"value"`
-	Ref             string             `json:"ref,omitempty"`
-	DetailsRef      string             `json:"detailsRef,omitempty"`
-	Criteria        []string           `json:"criteria,omitempty"`
-	FailureCategory string             `json:"failureCategory,omitempty"`
-	Verifier        *BenchmarkVerifier `json:"verifier,omitempty"`
-	Drift           string             `json:"drift,omitempty"`
-	OracleSanity    string             `json:"oracleSanity,omitempty"`
+	// Value is the score.
+	Value float64 `json:"value"`
+	// Ref is where the score is recorded.
+	Ref string `json:"ref,omitempty"`
+	// DetailsRef is where the details of the score are.
+	DetailsRef string `json:"detailsRef,omitempty"`
+	// Criteria name what was scored.
+	Criteria []string `json:"criteria,omitempty"`
+	// FailureCategory says of what kind a failure is, for programs.
+	FailureCategory string `json:"failureCategory,omitempty"`
+	// Verifier is who scored.
+	Verifier *BenchmarkVerifier `json:"verifier,omitempty"`
+	// Drift says whether the verifier or its data changed since the data set was frozen.
+	Drift string `json:"drift,omitempty"`
+	// OracleSanity says whether the known solution of the task gets the full score.
+	OracleSanity string `json:"oracleSanity,omitempty"`
 }
 
 // BenchmarkRun is one side of a comparison.
 type BenchmarkRun struct {
-	ConfigurationID          string   `json:"configurationId" check:"nonempty"`
-	TrialIDs                 []string `json:"trialIds"`
-	MeanReward               *float64 `json:"meanReward"`
-	TimeoutRate              *float64 `json:"timeoutRate"`
-	CostUSD                  *float64 `json:"costUSD"`
+	// ConfigurationID is the configuration that was tried.
+	ConfigurationID string `json:"configurationId" check:"nonempty"`
+	// TrialIDs are its trials.
+	TrialIDs []string `json:"trialIds"`
+	// MeanReward is the mean of the scores; null without any.
+	MeanReward *float64 `json:"meanReward"`
+	// TimeoutRate is the share of trials whose time was over; null where it is not known.
+	TimeoutRate *float64 `json:"timeoutRate"`
+	// CostUSD is what the trials cost in US dollars; null where no price is known.
+	CostUSD *float64 `json:"costUSD"`
+	// EvidenceCompletenessRate is the share of trials with complete evidence; null where it
+	// is not known.
 	EvidenceCompletenessRate *float64 `json:"evidenceCompletenessRate"`
 }
 
@@ -170,14 +218,19 @@ type BenchmarkInterval struct {
 
 // BenchmarkComparisonCompleted compares two configurations.
 type BenchmarkComparisonCompleted struct {
-	Baseline  BenchmarkRun `json:"baseline"`
+	// Baseline is what was compared with.
+	Baseline BenchmarkRun `json:"baseline"`
+	// Candidate is what was compared.
 	Candidate BenchmarkRun `json:"candidate"`
 	// Interval is that of the difference of the mean rewards.
 	Interval *BenchmarkInterval `json:"interval,omitempty"`
 	// CostDeltaUSD is the candidate's mean cost of a trial less the baseline's;
 	// absent where it isn't known of every trial.
-	CostDeltaUSD  *float64 `json:"costDeltaUSD,omitempty"`
-	ComparisonRef string   `json:"comparisonRef,omitempty"`
-	RemainingRisk string   `json:"remainingRisk,omitempty"`
-	Decision      string   `json:"decision" check:"nonempty"`
+	CostDeltaUSD *float64 `json:"costDeltaUSD,omitempty"`
+	// ComparisonRef is where the whole comparison is.
+	ComparisonRef string `json:"comparisonRef,omitempty"`
+	// RemainingRisk says what the comparison does not show.
+	RemainingRisk string `json:"remainingRisk,omitempty"`
+	// Decision is what was decided, such as promote or revert.
+	Decision string `json:"decision" check:"nonempty"`
 }

@@ -61,14 +61,20 @@ type WorkspacePlace struct {
 
 // SessionCreated is the first fact of every session.
 type SessionCreated struct {
-	Title     string     `json:"title,omitempty"`
-	Account   string     `json:"account,omitempty"`
+	// Title is the name of the session, for people.
+	Title string `json:"title,omitempty"`
+	// Account owns the session; absent for the operator.
+	Account string `json:"account,omitempty"`
+	// Workspace is the folder that the session works in.
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Place is where the workspace is, if the runtime has several nodes.
-	Place          *WorkspacePlace `json:"place,omitempty"`
-	PermissionMode string          `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Metadata       Raw             `json:"metadata,omitempty"`
-	CreatedBy      *Actor          `json:"createdBy,omitempty"`
+	Place *WorkspacePlace `json:"place,omitempty"`
+	// PermissionMode is the mode that decides which calls are asked about.
+	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
+	// CreatedBy is who created it.
+	CreatedBy *Actor `json:"createdBy,omitempty"`
 	// ForkedFrom is set on a fork; its history up to that point is the source's.
 	ForkedFrom *ForkPoint `json:"forkedFrom,omitempty"`
 }
@@ -87,16 +93,21 @@ type ForkPoint struct {
 
 // SessionUpdated changes a session's own fields; what is absent stays.
 type SessionUpdated struct {
-	Title     *string    `json:"title,omitempty"`
+	// Title is the name of the session, for people.
+	Title *string `json:"title,omitempty"`
+	// Workspace is the folder that the session works in from now on.
 	Workspace *Workspace `json:"workspace,omitempty"`
 	// Place is where the session's files are from now on.
 	Place *WorkspacePlace `json:"place,omitempty"`
 	// LeavesFiles says that what earlier turns changed is not in the place that the session
 	// has from now on, but in the one that it had.
-	LeavesFiles    bool   `json:"leavesFiles,omitempty"`
+	LeavesFiles bool `json:"leavesFiles,omitempty"`
+	// PermissionMode is the mode that decides which calls are asked about.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Metadata       Raw    `json:"metadata,omitempty"`
-	Status         string `json:"status,omitempty" enum:"open archived degraded"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
+	// Status is the standing of the session.
+	Status string `json:"status,omitempty" enum:"open archived degraded"`
 	// Tags are all that the session has from now on.
 	Tags []string `json:"tags,omitempty"`
 	// Pinned keeps the session in sight in lists.
@@ -104,9 +115,11 @@ type SessionUpdated struct {
 	// PinnedThreads are all threads that are pinned from now on.
 	PinnedThreads []string `json:"pinnedThreads,omitempty"`
 	// Cleared names the fields that are empty from now on, such as tags.
-	Cleared   []string `json:"cleared,omitempty"`
-	Reason    string   `json:"reason,omitempty"`
-	ChangedBy *Actor   `json:"changedBy,omitempty"`
+	Cleared []string `json:"cleared,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // SessionDeleted says that a session was deleted. It is the last fact of that session,
@@ -114,38 +127,53 @@ type SessionUpdated struct {
 type SessionDeleted struct {
 	// DeletedSessionID is the session that is gone.
 	DeletedSessionID string `json:"deletedSessionId" check:"nonempty"`
-	Account          string `json:"account,omitempty"`
-	Reason           string `json:"reason,omitempty"`
-	DeletedBy        *Actor `json:"deletedBy,omitempty"`
+	// Account owned the session.
+	Account string `json:"account,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// DeletedBy is who deleted it.
+	DeletedBy *Actor `json:"deletedBy,omitempty"`
 	// Events and Bytes count what was removed.
 	Events uint64 `json:"events"`
-	Bytes  int64  `json:"bytes"`
+	// Bytes is the size of what was removed.
+	Bytes int64 `json:"bytes"`
 	// KeptForForks says that the events stay, because forks continue from them.
 	KeptForForks bool `json:"keptForForks,omitempty"`
 }
 
 // ThreadStarted opens a thread.
 type ThreadStarted struct {
-	Role           string `json:"role" enum:"main subagent task job_item fork trial"`
-	Title          string `json:"title,omitempty"`
+	// Role says what the thread is for.
+	Role string `json:"role" enum:"main subagent task job_item fork trial"`
+	// Title is the name of the thread, for people.
+	Title string `json:"title,omitempty"`
+	// ParentThreadID is the thread that it comes from.
 	ParentThreadID string `json:"parentThreadId,omitempty"`
-	ParentTurnID   string `json:"parentTurnId,omitempty"`
-	Cwd            string `json:"cwd,omitempty"`
+	// ParentTurnID is the turn that it comes from.
+	ParentTurnID string `json:"parentTurnId,omitempty"`
+	// Cwd is the folder that it works in.
+	Cwd string `json:"cwd,omitempty"`
+	// PermissionMode is the mode that decides which calls are asked about.
 	PermissionMode string `json:"permissionMode,omitempty" enum:"@permissionMode"`
-	Model          string `json:"model,omitempty"`
+	// Model is the model that it uses, if it has one of its own.
+	Model string `json:"model,omitempty"`
 }
 
 // ThreadUpdated changes a thread's standing: it is blocked and says why, goes
 // on, or is archived and leaves the working set.
 type ThreadUpdated struct {
+	// Status is the standing of the thread from now on.
 	Status string `json:"status" enum:"open blocked resumed archived"`
+	// Reason says why, for people.
 	Reason string `json:"reason,omitempty"`
 	// Code is a stable name of the reason, such as "tool_lost".
-	Code  string `json:"code,omitempty"`
+	Code string `json:"code,omitempty"`
+	// Title is the name of the thread, for people.
 	Title string `json:"title,omitempty"`
 	// ActionIDs are the actions that the thread waits for.
 	ActionIDs []string `json:"actionIds,omitempty"`
-	ChangedBy *Actor   `json:"changedBy,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // QueueEntry is one waiting turn.
@@ -160,19 +188,28 @@ type QueueEntry struct {
 
 // QueueChanged gives a thread's whole queue after the change, first to run first.
 type QueueChanged struct {
-	Queue     []QueueEntry `json:"queue"`
-	Reason    string       `json:"reason" enum:"queued started removed promoted cleared resumed"`
-	TurnID    string       `json:"turnId,omitempty"`
-	Policy    string       `json:"policy,omitempty" enum:"@queuePolicy"`
-	ChangedBy *Actor       `json:"changedBy,omitempty"`
+	// Queue are the turns that wait, first to run first.
+	Queue []QueueEntry `json:"queue"`
+	// Reason says what changed the queue.
+	Reason string `json:"reason" enum:"queued started removed promoted cleared resumed"`
+	// TurnID is the turn that came or went.
+	TurnID string `json:"turnId,omitempty"`
+	// Policy is the policy of the turn that came.
+	Policy string `json:"policy,omitempty" enum:"@queuePolicy"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // RunStatus is the runtime's word, for people, on what a turn or a run does now.
 type RunStatus struct {
-	Phase    string `json:"phase" enum:"accepted queued preparing running streaming waiting_input waiting_permission waiting_resource blocked retrying interrupting completed failed cancelled"`
-	Title    string `json:"title,omitempty"`
-	Detail   string `json:"detail,omitempty"`
-	Metadata Raw    `json:"metadata,omitempty"`
+	// Phase is what is done now.
+	Phase string `json:"phase" enum:"accepted queued preparing running streaming waiting_input waiting_permission waiting_resource blocked retrying interrupting completed failed cancelled"`
+	// Title says it in a few words.
+	Title string `json:"title,omitempty"`
+	// Detail says more, for people.
+	Detail string `json:"detail,omitempty"`
+	// Metadata is more about the phase, for programs.
+	Metadata Raw `json:"metadata,omitempty"`
 	// Checkpoints name the durable points reached so far.
 	Checkpoints []string `json:"checkpoints,omitempty"`
 	// RetryAt is when a waiting retry is tried again.
@@ -182,10 +219,14 @@ type RunStatus struct {
 // SnapshotUpdated says that a read model was written, or that a stream goes on
 // from a snapshot.
 type SnapshotUpdated struct {
-	Snapshot     string `json:"snapshot" check:"nonempty"`
-	AtSequence   uint64 `json:"atSequence"`
+	// Snapshot names the read model.
+	Snapshot string `json:"snapshot" check:"nonempty"`
+	// AtSequence is the last event that the snapshot has.
+	AtSequence uint64 `json:"atSequence"`
+	// RecoveryMode says how the stream goes on.
 	RecoveryMode string `json:"recoveryMode,omitempty" enum:"@recoveryMode"`
-	Reason       string `json:"reason,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
 }
 
 // RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the
@@ -195,9 +236,12 @@ type RuntimeChanged struct {
 	Change string `json:"change" enum:"@runtimeChange"`
 	// TokenID and TokenName are the token that was made, renewed or revoked, Role what
 	// it lets its holder do.
-	TokenID   string    `json:"tokenId,omitempty"`
-	TokenName string    `json:"tokenName,omitempty"`
-	Role      string    `json:"role,omitempty"`
+	TokenID string `json:"tokenId,omitempty"`
+	// TokenName is the name of the token, for people.
+	TokenName string `json:"tokenName,omitempty"`
+	// Role says what the token lets its holder do.
+	Role string `json:"role,omitempty"`
+	// ExpiresAt is when the token ends by itself.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// Account that the token or the quotas are of; absent for the operator's.
 	Account string `json:"account,omitempty"`
@@ -209,26 +253,38 @@ type RuntimeChanged struct {
 	EventsBefore time.Time `json:"eventsBefore,omitzero"`
 	// NodeID is the node that takes no new work from now on, or takes some again, or that is
 	// gone for good.
-	NodeID    string `json:"nodeId,omitempty"`
+	NodeID string `json:"nodeId,omitempty"`
+	// ChangedBy is who changed it.
 	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // QuotaLimits are the limits of one account; 0 is none.
 type QuotaLimits struct {
-	Sessions              int64 `json:"sessions"`
-	QueuedTurns           int64 `json:"queuedTurns"`
-	Subscriptions         int64 `json:"subscriptions"`
-	StoredBytes           int64 `json:"storedBytes"`
-	Schedules             int64 `json:"schedules"`
-	Processes             int64 `json:"processes"`
+	// Sessions bounds the sessions of the account.
+	Sessions int64 `json:"sessions"`
+	// QueuedTurns bounds the turns that wait.
+	QueuedTurns int64 `json:"queuedTurns"`
+	// Subscriptions bounds open streams.
+	Subscriptions int64 `json:"subscriptions"`
+	// StoredBytes bounds what is stored, in bytes.
+	StoredBytes int64 `json:"storedBytes"`
+	// Schedules bounds schedules.
+	Schedules int64 `json:"schedules"`
+	// Processes bounds running processes.
+	Processes int64 `json:"processes"`
+	// ScheduleMinIntervalMs is the shortest time between two runs of a schedule, in
+	// milliseconds.
 	ScheduleMinIntervalMs int64 `json:"scheduleMinIntervalMs"`
 }
 
 // RuntimeNotice is a warning or an error of the runtime itself.
 type RuntimeNotice struct {
-	Code    string `json:"code" check:"nonempty"`
+	// Code is a stable name, for programs.
+	Code string `json:"code" check:"nonempty"`
+	// Message says what happened, for people.
 	Message string `json:"message" check:"nonempty"`
 	// Advice says what to do next.
-	Advice  string `json:"advice,omitempty"`
-	Details Raw    `json:"details,omitempty"`
+	Advice string `json:"advice,omitempty"`
+	// Details are figures and names, for programs.
+	Details Raw `json:"details,omitempty"`
 }

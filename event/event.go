@@ -57,27 +57,48 @@ type Event struct {
 // Scope is the set of ids that say what a fact belongs to. An empty string
 // means that the fact doesn't carry that id.
 type Scope struct {
-	ThreadID       string
-	TurnID         string
-	TaskID         string
-	RunID          string
-	AttemptID      string
-	ParentTaskID   string
-	RootTaskID     string
-	StepID         string
-	ToolCallID     string
-	ActionID       string
-	SubagentID     string
-	ArtifactID     string
-	EvidenceID     string
-	ProcessID      string
-	ChannelID      string
-	JobID          string
-	JobItemID      string
+	// ThreadID is the thread, a line of turns.
+	ThreadID string
+	// TurnID is the turn.
+	TurnID string
+	// TaskID is the task that the work is for.
+	TaskID string
+	// RunID is the run, one execution of a turn or a task.
+	RunID string
+	// AttemptID is the attempt at the task.
+	AttemptID string
+	// ParentTaskID is the task that the task is a part of.
+	ParentTaskID string
+	// RootTaskID is the task at the top of the task's tree.
+	RootTaskID string
+	// StepID is the step of the turn; all facts of one call share it.
+	StepID string
+	// ToolCallID is the tool call.
+	ToolCallID string
+	// ActionID is the action, a decision or an input that is waited for.
+	ActionID string
+	// SubagentID is the subagent.
+	SubagentID string
+	// ArtifactID is the deliverable.
+	ArtifactID string
+	// EvidenceID is the evidence.
+	EvidenceID string
+	// ProcessID is the process.
+	ProcessID string
+	// ChannelID is the channel, the connection of a peer.
+	ChannelID string
+	// JobID is the job.
+	JobID string
+	// JobItemID is the item of the job.
+	JobItemID string
+	// ModelRequestID is the request to a model.
 	ModelRequestID string
-	RequestID      string
-	TraceID        string
-	SpanID         string
+	// RequestID is the request of a client that led to it.
+	RequestID string
+	// TraceID is the trace that it belongs to, as telemetry shows it.
+	TraceID string
+	// SpanID is the span that it belongs to, as telemetry shows it.
+	SpanID string
 }
 
 // Payload is the typed content of an event. The set is closed: every payload

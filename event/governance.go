@@ -63,46 +63,68 @@ type PathLookup struct {
 // PermissionReviewed is the verdict of a reviewer, a model that is asked about a call
 // before a person is. It is an input of the decision that follows.
 type PermissionReviewed struct {
+	// ToolName is the tool that is called.
 	ToolName string `json:"toolName" check:"nonempty"`
 	// Verdict is allow, ask (a person has to decide), or failed, which is like ask.
 	Verdict string `json:"verdict" enum:"allow ask failed"`
 	// Reason is the reviewer's own, or says what failed.
-	Reason         string `json:"reason" check:"nonempty"`
-	Provider       string `json:"provider,omitempty"`
-	Model          string `json:"model,omitempty"`
+	Reason string `json:"reason" check:"nonempty"`
+	// Provider is the reviewer's provider.
+	Provider string `json:"provider,omitempty"`
+	// Model is the reviewer's model.
+	Model string `json:"model,omitempty"`
+	// ModelRequestID is the request that asked the reviewer.
 	ModelRequestID string `json:"modelRequestId,omitempty"`
 	// ErrorCategory says of what kind a failure was.
 	ErrorCategory string `json:"errorCategory,omitempty" enum:"timeout budget malformed model unavailable too_large"`
-	Usage         *Usage `json:"usage,omitempty"`
+	// Usage counts the tokens of the review.
+	Usage *Usage `json:"usage,omitempty"`
 	// CostUSD is what the review cost; absent where no price is known.
-	CostUSD    *float64 `json:"costUSD,omitempty"`
-	DurationMs int64    `json:"durationMs"`
+	CostUSD *float64 `json:"costUSD,omitempty"`
+	// DurationMs is how long the review took, in milliseconds.
+	DurationMs int64 `json:"durationMs"`
 	// InputHash is the hash of the input that was judged.
 	InputHash string `json:"inputHash,omitempty"`
 }
 
 // PermissionRequested says that a person or the host is asked.
 type PermissionRequested struct {
-	ToolName   string   `json:"toolName" check:"nonempty"`
-	ActionID   string   `json:"actionId" check:"nonempty"`
-	Reason     string   `json:"reason" check:"nonempty"`
-	RuleRefs   []string `json:"ruleRefs,omitempty"`
-	AskedOf    string   `json:"askedOf,omitempty" enum:"human host channel"`
-	SubagentID string   `json:"subagentId,omitempty"`
+	// ToolName is the tool that is called.
+	ToolName string `json:"toolName" check:"nonempty"`
+	// ActionID is the action that asks.
+	ActionID string `json:"actionId" check:"nonempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason" check:"nonempty"`
+	// RuleRefs are the rules because of which it is asked.
+	RuleRefs []string `json:"ruleRefs,omitempty"`
+	// AskedOf says who is asked.
+	AskedOf string `json:"askedOf,omitempty" enum:"human host channel"`
+	// SubagentID is the subagent whose call it is.
+	SubagentID string `json:"subagentId,omitempty"`
 }
 
 // PermissionResolved is the outcome of a request for permission.
 type PermissionResolved struct {
-	Decision       string    `json:"decision" enum:"@approvalDecision"`
-	DecisionSource string    `json:"decisionSource" enum:"mode rule hook human host_policy classifier default peer"`
-	DecisionReason string    `json:"decisionReason,omitempty"`
-	ActionID       string    `json:"actionId,omitempty"`
-	ToolName       string    `json:"toolName,omitempty"`
-	Scope          string    `json:"scope,omitempty" enum:"@approvalScope"`
-	GrantID        string    `json:"grantId,omitempty"`
-	ExpiresAt      time.Time `json:"expiresAt,omitzero"`
-	ResolvedBy     *Actor    `json:"resolvedBy,omitempty"`
-	ChannelID      string    `json:"channelId,omitempty"`
+	// Decision is the outcome.
+	Decision string `json:"decision" enum:"@approvalDecision"`
+	// DecisionSource says who or what decided.
+	DecisionSource string `json:"decisionSource" enum:"mode rule hook human host_policy classifier default peer"`
+	// DecisionReason says why.
+	DecisionReason string `json:"decisionReason,omitempty"`
+	// ActionID is the action that asked.
+	ActionID string `json:"actionId,omitempty"`
+	// ToolName is the tool that is called.
+	ToolName string `json:"toolName,omitempty"`
+	// Scope says for how long an approval holds.
+	Scope string `json:"scope,omitempty" enum:"@approvalScope"`
+	// GrantID is the approval that later calls may rest on.
+	GrantID string `json:"grantId,omitempty"`
+	// ExpiresAt is when that approval ends.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// ResolvedBy is who decided.
+	ResolvedBy *Actor `json:"resolvedBy,omitempty"`
+	// ChannelID is the channel that the answer came over.
+	ChannelID string `json:"channelId,omitempty"`
 	// PermissionMode is the mode that an approved plan is carried out in.
 	PermissionMode string `json:"permissionMode,omitempty"`
 }
@@ -155,51 +177,82 @@ type SandboxApplied struct {
 
 // SandboxViolation says that a boundary was hit.
 type SandboxViolation struct {
+	// Boundary says which boundary was hit.
 	Boundary string `json:"boundary" enum:"filesystem network process limit environment rule workspace"`
-	Path     string `json:"path,omitempty"`
-	Host     string `json:"host,omitempty"`
-	Detail   string `json:"detail" check:"nonempty"`
+	// Path is the path that was out of bounds.
+	Path string `json:"path,omitempty"`
+	// Host is the host that was out of bounds.
+	Host string `json:"host,omitempty"`
+	// Detail says what was tried, for people.
+	Detail string `json:"detail" check:"nonempty"`
+	// ToolName is the tool that tried.
 	ToolName string `json:"toolName,omitempty"`
 }
 
 // HookStarted says that a hook runs.
 type HookStarted struct {
-	HookRunID  string `json:"hookRunId" check:"nonempty"`
-	Point      string `json:"point" enum:"@hookPoint"`
+	// HookRunID is the id of this run of the hook.
+	HookRunID string `json:"hookRunId" check:"nonempty"`
+	// Point is where in the work the hook is called.
+	Point string `json:"point" enum:"@hookPoint"`
+	// HandlerRef names the handler in the configuration.
 	HandlerRef string `json:"handlerRef" check:"nonempty"`
-	TimeoutMs  int64  `json:"timeoutMs,omitempty"`
-	InputRef   string `json:"inputRef,omitempty"`
-	Preview    string `json:"preview,omitempty"`
+	// TimeoutMs is how long the hook may take, in milliseconds.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// InputRef is where what the hook was given is.
+	InputRef string `json:"inputRef,omitempty"`
+	// Preview is the beginning of what the hook was given.
+	Preview string `json:"preview,omitempty"`
 }
 
 // HookCompleted is a hook's answer.
 type HookCompleted struct {
-	HookRunID            string   `json:"hookRunId" check:"nonempty"`
-	Point                string   `json:"point" enum:"@hookPoint"`
-	HandlerRef           string   `json:"handlerRef" check:"nonempty"`
-	Decision             string   `json:"decision" enum:"continue block allow deny ask"`
-	DurationMs           int64    `json:"durationMs"`
-	Reason               string   `json:"reason,omitempty"`
-	OriginalInputRef     string   `json:"originalInputRef,omitempty"`
-	UpdatedInputRef      string   `json:"updatedInputRef,omitempty"`
-	UpdatedToolOutputRef string   `json:"updatedToolOutputRef,omitempty"`
-	AdditionalContext    []string `json:"additionalContextRefs,omitempty"`
-	SuppressOutput       bool     `json:"suppressOutput,omitempty"`
-	AuditRefs            []string `json:"auditRefs,omitempty"`
+	// HookRunID is the id of this run of the hook.
+	HookRunID string `json:"hookRunId" check:"nonempty"`
+	// Point is where in the work the hook is called.
+	Point string `json:"point" enum:"@hookPoint"`
+	// HandlerRef names the handler in the configuration.
+	HandlerRef string `json:"handlerRef" check:"nonempty"`
+	// Decision is what the hook wants.
+	Decision string `json:"decision" enum:"continue block allow deny ask"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs"`
+	// Reason is the hook's own, for people.
+	Reason string `json:"reason,omitempty"`
+	// OriginalInputRef is where the input is as it was before.
+	OriginalInputRef string `json:"originalInputRef,omitempty"`
+	// UpdatedInputRef is where the input is as the hook changed it.
+	UpdatedInputRef string `json:"updatedInputRef,omitempty"`
+	// UpdatedToolOutputRef is where a tool's output is as the hook changed it.
+	UpdatedToolOutputRef string `json:"updatedToolOutputRef,omitempty"`
+	// AdditionalContext point to what the hook adds to the context.
+	AdditionalContext []string `json:"additionalContextRefs,omitempty"`
+	// SuppressOutput says that the output is not shown to the model.
+	SuppressOutput bool `json:"suppressOutput,omitempty"`
+	// AuditRefs are what the hook wants to be kept.
+	AuditRefs []string `json:"auditRefs,omitempty"`
 	// Last says that no other hook of the point runs after this one.
 	Last bool `json:"last,omitempty"`
 }
 
 // HookFailed says that a hook gave no answer, and what follows.
 type HookFailed struct {
-	HookRunID       string `json:"hookRunId" check:"nonempty"`
-	Point           string `json:"point" enum:"@hookPoint"`
-	HandlerRef      string `json:"handlerRef" check:"nonempty"`
-	ErrorCategory   string `json:"errorCategory" enum:"timeout spawn exit malformed network internal lost"`
-	Message         string `json:"message" check:"nonempty"`
-	Retryable       bool   `json:"retryable"`
+	// HookRunID is the id of this run of the hook.
+	HookRunID string `json:"hookRunId" check:"nonempty"`
+	// Point is where in the work the hook is called.
+	Point string `json:"point" enum:"@hookPoint"`
+	// HandlerRef names the handler in the configuration.
+	HandlerRef string `json:"handlerRef" check:"nonempty"`
+	// ErrorCategory says of what kind the failure is, for programs.
+	ErrorCategory string `json:"errorCategory" enum:"timeout spawn exit malformed network internal lost"`
+	// Message says what went wrong, for people.
+	Message string `json:"message" check:"nonempty"`
+	// Retryable says that another attempt may succeed.
+	Retryable bool `json:"retryable"`
+	// FailureBehavior says whether the work goes on (open) or not (closed).
 	FailureBehavior string `json:"failureBehavior" enum:"open closed"`
-	DurationMs      int64  `json:"durationMs,omitempty"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
 	// Last says that no other hook of the point runs after this one.
 	Last bool `json:"last,omitempty"`
 }
@@ -228,17 +281,22 @@ type PolicyChanged struct {
 	// Source says whose policy it is. That of a turn is its mode alone, and ends with it.
 	// That of a project is what people kept when they answered questions there.
 	Source string `json:"source" enum:"host workspace session project turn"`
-	Mode   string `json:"mode,omitempty" enum:"@permissionMode"`
+	// Mode is the mode of the source from now on; absent if it has none.
+	Mode string `json:"mode,omitempty" enum:"@permissionMode"`
 	// ModeOrigin says where the host's mode comes from, as a rule's origin does.
-	ModeOrigin string       `json:"modeOrigin,omitempty" enum:"@policyOrigin"`
-	Rules      []PolicyRule `json:"rules"`
-	Reason     string       `json:"reason,omitempty"`
-	ChangedBy  *Actor       `json:"changedBy,omitempty"`
+	ModeOrigin string `json:"modeOrigin,omitempty" enum:"@policyOrigin"`
+	// Rules are all rules of the source from now on.
+	Rules []PolicyRule `json:"rules"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 	// Workspace is the folder whose rules these are, in the runtime's own session:
 	// what its sessions are held to. Empty in a session. Account is whose they are, of a
 	// project's.
 	Workspace string `json:"workspace,omitempty"`
-	Account   string `json:"account,omitempty"`
+	// Account is whose rules those of a project are.
+	Account string `json:"account,omitempty"`
 	// Held says what the workspace's file has changed that doesn't count until a
 	// person accepts it.
 	Held []string `json:"held,omitempty"`
@@ -249,11 +307,16 @@ type PolicyChanged struct {
 
 // OutputStored says that a large output lives behind a reference.
 type OutputStored struct {
+	// OutputRef is the reference.
 	OutputRef string `json:"outputRef" check:"nonempty"`
-	SizeBytes int64  `json:"sizeBytes"`
+	// SizeBytes is the size of what is kept, in bytes.
+	SizeBytes int64 `json:"sizeBytes"`
+	// MediaType is the type of the output.
 	MediaType string `json:"mediaType" check:"nonempty"`
-	Encoding  string `json:"encoding,omitempty"`
-	Preview   string `json:"preview"`
+	// Encoding is that of the bytes, if it is not that of the media type.
+	Encoding string `json:"encoding,omitempty"`
+	// Preview is the beginning of the output.
+	Preview string `json:"preview"`
 	// DroppedBytes counts what was not kept at all.
 	DroppedBytes int64 `json:"droppedBytes,omitempty"`
 	// Owner is the tool call or the process whose output it is.
@@ -266,14 +329,20 @@ type OutputStored struct {
 
 // OutputRedacted says that secrets were taken out of an output before it was stored.
 type OutputRedacted struct {
-	OutputRef string   `json:"outputRef,omitempty"`
-	Count     int64    `json:"count"`
-	Rules     []string `json:"rules"`
-	Where     string   `json:"where,omitempty"`
+	// OutputRef is the output, once it is stored.
+	OutputRef string `json:"outputRef,omitempty"`
+	// Count counts the secrets that were taken out.
+	Count int64 `json:"count"`
+	// Rules name what found them.
+	Rules []string `json:"rules"`
+	// Where says where in the output they were.
+	Where string `json:"where,omitempty"`
 }
 
 // OutputExpired says that the bytes behind a reference are gone.
 type OutputExpired struct {
+	// OutputRef is the reference that leads nowhere now.
 	OutputRef string `json:"outputRef" check:"nonempty"`
-	Reason    string `json:"reason" check:"nonempty"`
+	// Reason says why the bytes are gone.
+	Reason string `json:"reason" check:"nonempty"`
 }

@@ -100,72 +100,121 @@ type Worker struct {
 
 // TaskCreated gives a task its identity and objective.
 type TaskCreated struct {
-	Title        string `json:"title,omitempty"`
-	Objective    string `json:"objective,omitempty"`
+	// Title is the name of the task, for people.
+	Title string `json:"title,omitempty"`
+	// Objective is what is to be reached, or its beginning.
+	Objective string `json:"objective,omitempty"`
+	// ObjectiveRef is where a long objective is.
 	ObjectiveRef string `json:"objectiveRef,omitempty"`
-	TaskKind     string `json:"taskKind" check:"nonempty"`
-	TaskFamily   string `json:"taskFamily,omitempty"`
-	Visibility   string `json:"visibility" enum:"@taskVisibility"`
-	Status       string `json:"status" enum:"draft accepted"`
-	Priority     string `json:"priority,omitempty"`
-	RequestedBy  *Actor `json:"requestedBy,omitempty"`
-	Owner        *Actor `json:"owner,omitempty"`
-	Assignee     *Actor `json:"assignee,omitempty"`
-	WorkerKind   string `json:"workerKind,omitempty" enum:"@attemptWorker"`
+	// TaskKind is the kind of work.
+	TaskKind string `json:"taskKind" check:"nonempty"`
+	// TaskFamily groups kinds of work that are alike.
+	TaskFamily string `json:"taskFamily,omitempty"`
+	// Visibility says who is shown the task.
+	Visibility string `json:"visibility" enum:"@taskVisibility"`
+	// Status is draft until it is accepted.
+	Status string `json:"status" enum:"draft accepted"`
+	// Priority is a hint for the scheduler, a word or a number.
+	Priority string `json:"priority,omitempty"`
+	// RequestedBy is who wants it.
+	RequestedBy *Actor `json:"requestedBy,omitempty"`
+	// Owner is who answers for the task.
+	Owner *Actor `json:"owner,omitempty"`
+	// Assignee is who works on it.
+	Assignee *Actor `json:"assignee,omitempty"`
+	// WorkerKind says whether the runtime or someone outside works on it.
+	WorkerKind string `json:"workerKind,omitempty" enum:"@attemptWorker"`
 	// Peer is the agent that works on it, if one does: a configured one's id, or the
 	// address of a card.
-	Peer               string                `json:"peer,omitempty"`
-	Scope              Raw                   `json:"scope,omitempty"`
-	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
-	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
-	Acceptance         []AcceptanceCriterion `json:"acceptance,omitempty"`
-	RetryPolicy        *RetryPolicy          `json:"retryPolicy,omitempty"`
-	DependsOn          []string              `json:"dependsOn,omitempty"`
-	HeartbeatTimeoutMs int64                 `json:"heartbeatTimeoutMs,omitempty"`
-	Metadata           Raw                   `json:"metadata,omitempty"`
+	Peer string `json:"peer,omitempty"`
+	// Scope is what the work may touch.
+	Scope Raw `json:"scope,omitempty"`
+	// Constraints bound what the work may do.
+	Constraints *TaskConstraints `json:"constraints,omitempty"`
+	// TaskProfile says what kind of model the work needs.
+	TaskProfile *TaskProfile `json:"taskProfile,omitempty"`
+	// Acceptance are the conditions of its completion.
+	Acceptance []AcceptanceCriterion `json:"acceptance,omitempty"`
+	// RetryPolicy bounds the attempts.
+	RetryPolicy *RetryPolicy `json:"retryPolicy,omitempty"`
+	// DependsOn are the tasks that must be completed before.
+	DependsOn []string `json:"dependsOn,omitempty"`
+	// HeartbeatTimeoutMs is how long a worker outside may be silent, in milliseconds.
+	HeartbeatTimeoutMs int64 `json:"heartbeatTimeoutMs,omitempty"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
 }
 
 // TaskStatusChanged moves a task to another status, with the reason.
 type TaskStatusChanged struct {
-	Status       string `json:"status" enum:"@taskStatus"`
+	// Status is the status of the task from now on.
+	Status string `json:"status" enum:"@taskStatus"`
+	// NativeStatus is the worker's own word for the status.
 	NativeStatus string `json:"nativeStatus,omitempty"`
+	// StatusReason says why, for people.
 	StatusReason string `json:"statusReason,omitempty"`
 	// Blockers are the ids (tasks, actions) that a blocked or waiting task waits for.
-	Blockers  []string `json:"blockers,omitempty"`
-	Error     *Failure `json:"error,omitempty"`
-	ChangedBy *Actor   `json:"changedBy,omitempty"`
-	Propagate bool     `json:"propagate,omitempty"`
+	Blockers []string `json:"blockers,omitempty"`
+	// Error says what went wrong.
+	Error *Failure `json:"error,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
+	// Propagate says that the tasks below follow.
+	Propagate bool `json:"propagate,omitempty"`
 	// RetryAt is when the next attempt is due.
-	RetryAt  time.Time `json:"retryAt,omitzero"`
-	Position int64     `json:"position,omitempty"`
+	RetryAt time.Time `json:"retryAt,omitzero"`
+	// Position is its place in the queue, from 1.
+	Position int64 `json:"position,omitempty"`
 }
 
 // TaskUpdated changes fields of a task; what is absent stays.
 type TaskUpdated struct {
-	Title     *string `json:"title,omitempty"`
+	// Title is the name of the task, for people.
+	Title *string `json:"title,omitempty"`
+	// Objective is what is to be reached, or its beginning.
 	Objective *string `json:"objective,omitempty"`
 	// ObjectiveRef is where the whole objective is when Objective shows its beginning.
-	ObjectiveRef       string                `json:"objectiveRef,omitempty"`
-	TaskKind           string                `json:"taskKind,omitempty"`
-	TaskFamily         string                `json:"taskFamily,omitempty"`
-	WorkerKind         string                `json:"workerKind,omitempty" enum:"@attemptWorker"`
-	Priority           string                `json:"priority,omitempty"`
-	Visibility         string                `json:"visibility,omitempty" enum:"@taskVisibility"`
-	Owner              *Actor                `json:"owner,omitempty"`
-	Assignee           *Actor                `json:"assignee,omitempty"`
-	Scope              Raw                   `json:"scope,omitempty"`
-	Constraints        *TaskConstraints      `json:"constraints,omitempty"`
-	TaskProfile        *TaskProfile          `json:"taskProfile,omitempty"`
-	Acceptance         []AcceptanceCriterion `json:"acceptance,omitempty"`
-	RetryPolicy        *RetryPolicy          `json:"retryPolicy,omitempty"`
-	HeartbeatTimeoutMs int64                 `json:"heartbeatTimeoutMs,omitempty"`
-	Metadata           Raw                   `json:"metadata,omitempty"`
-	ValidationState    string                `json:"validationState,omitempty"`
-	DeliveryState      *DeliveryState        `json:"deliveryState,omitempty"`
-	Artifacts          []ArtifactLink        `json:"artifacts,omitempty"`
-	EvidenceRefs       []string              `json:"evidenceRefs,omitempty"`
-	Reason             string                `json:"reason,omitempty"`
-	ChangedBy          *Actor                `json:"changedBy,omitempty"`
+	ObjectiveRef string `json:"objectiveRef,omitempty"`
+	// TaskKind is the kind of work.
+	TaskKind string `json:"taskKind,omitempty"`
+	// TaskFamily groups kinds of work that are alike.
+	TaskFamily string `json:"taskFamily,omitempty"`
+	// WorkerKind says whether the runtime or someone outside works on it.
+	WorkerKind string `json:"workerKind,omitempty" enum:"@attemptWorker"`
+	// Priority is a hint for the scheduler, a word or a number.
+	Priority string `json:"priority,omitempty"`
+	// Visibility says who is shown the task.
+	Visibility string `json:"visibility,omitempty" enum:"@taskVisibility"`
+	// Owner is who answers for the task.
+	Owner *Actor `json:"owner,omitempty"`
+	// Assignee is who works on it.
+	Assignee *Actor `json:"assignee,omitempty"`
+	// Scope is what the work may touch.
+	Scope Raw `json:"scope,omitempty"`
+	// Constraints bound what the work may do.
+	Constraints *TaskConstraints `json:"constraints,omitempty"`
+	// TaskProfile says what kind of model the work needs.
+	TaskProfile *TaskProfile `json:"taskProfile,omitempty"`
+	// Acceptance are the conditions of its completion.
+	Acceptance []AcceptanceCriterion `json:"acceptance,omitempty"`
+	// RetryPolicy bounds the attempts.
+	RetryPolicy *RetryPolicy `json:"retryPolicy,omitempty"`
+	// HeartbeatTimeoutMs is how long a worker outside may be silent, in milliseconds.
+	HeartbeatTimeoutMs int64 `json:"heartbeatTimeoutMs,omitempty"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
+	// ValidationState says how far the result was validated.
+	ValidationState string `json:"validationState,omitempty"`
+	// DeliveryState says whether the result reached who asked for it.
+	DeliveryState *DeliveryState `json:"deliveryState,omitempty"`
+	// Artifacts are the deliverables of the task.
+	Artifacts []ArtifactLink `json:"artifacts,omitempty"`
+	// EvidenceRefs point to what proves the work.
+	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 	// Record is the whole task, written when a task that had left the working set
 	// is taken back into it.
 	Record Raw `json:"record,omitempty"`
@@ -207,12 +256,18 @@ type OutputLink struct {
 
 // TaskProgressed reports progress; for an external worker it is the heartbeat too.
 type TaskProgressed struct {
-	Progress        Progress       `json:"progress"`
-	OutputRefs      []OutputLink   `json:"outputRefs,omitempty"`
-	CheckpointRefs  []OutputLink   `json:"checkpointRefs,omitempty"`
-	DeliveryState   *DeliveryState `json:"deliveryState,omitempty"`
-	ValidationState string         `json:"validationState,omitempty"`
-	Heartbeat       bool           `json:"heartbeat,omitempty"`
+	// Progress is how far the work is.
+	Progress Progress `json:"progress"`
+	// OutputRefs point to what the work gave so far.
+	OutputRefs []OutputLink `json:"outputRefs,omitempty"`
+	// CheckpointRefs point to where the work can be taken up again.
+	CheckpointRefs []OutputLink `json:"checkpointRefs,omitempty"`
+	// DeliveryState says whether the result reached who asked for it.
+	DeliveryState *DeliveryState `json:"deliveryState,omitempty"`
+	// ValidationState says how far the result was validated.
+	ValidationState string `json:"validationState,omitempty"`
+	// Heartbeat says that it is a sign of life and nothing else.
+	Heartbeat bool `json:"heartbeat,omitempty"`
 	// Late marks the report of a worker whose attempt is over already.
 	Late bool `json:"late,omitempty"`
 }
@@ -229,58 +284,86 @@ type ArtifactLink struct {
 
 // TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled.
 type TaskCompleted struct {
+	// Status is completed.
 	Status string `json:"status" enum:"completed"`
 	// StatusReason says what people should know of the end, such as a limit that the
 	// work went beyond.
-	StatusReason  string                `json:"statusReason,omitempty"`
-	Summary       string                `json:"summary,omitempty"`
-	Artifacts     []ArtifactLink        `json:"artifacts,omitempty"`
-	EvidenceRefs  []string              `json:"evidenceRefs,omitempty"`
-	DeliveryState *DeliveryState        `json:"deliveryState,omitempty"`
-	Acceptance    []AcceptanceCriterion `json:"acceptance,omitempty"`
-	ChangedBy     *Actor                `json:"changedBy,omitempty"`
+	StatusReason string `json:"statusReason,omitempty"`
+	// Summary says what was reached, for people.
+	Summary string `json:"summary,omitempty"`
+	// Artifacts are the deliverables of the task.
+	Artifacts []ArtifactLink `json:"artifacts,omitempty"`
+	// EvidenceRefs point to what proves the work.
+	EvidenceRefs []string `json:"evidenceRefs,omitempty"`
+	// DeliveryState says whether the result reached who asked for it.
+	DeliveryState *DeliveryState `json:"deliveryState,omitempty"`
+	// Acceptance are the conditions and how each was met.
+	Acceptance []AcceptanceCriterion `json:"acceptance,omitempty"`
+	// ChangedBy is who changed it.
+	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
 // TaskDelegated hands a task, or a part of it, to a subagent, a job, a subtask, a worker,
 // a peer or a thread.
 type TaskDelegated struct {
-	To             string `json:"to" enum:"subagent job task worker peer thread"`
-	TargetID       string `json:"targetId" check:"nonempty"`
+	// To says to what kind of worker it goes.
+	To string `json:"to" enum:"subagent job task worker peer thread"`
+	// TargetID is the id of the one that it goes to.
+	TargetID string `json:"targetId" check:"nonempty"`
+	// NativeProtocol is the protocol that the peer speaks, such as a2a.
 	NativeProtocol string `json:"nativeProtocol,omitempty"`
-	RemoteTaskID   string `json:"remoteTaskId,omitempty"`
+	// RemoteTaskID is the peer's id of the task.
+	RemoteTaskID string `json:"remoteTaskId,omitempty"`
 	// RemoteMessageID is the message that is about to be sent to a peer.
 	RemoteMessageID string `json:"remoteMessageId,omitempty"`
-	Reason          string `json:"reason,omitempty"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
 }
 
 // TaskDependencyUpdated adds, changes or removes one edge of the task graph.
 type TaskDependencyUpdated struct {
-	Change   string `json:"change" enum:"added updated removed"`
-	Kind     string `json:"kind" enum:"@taskRelation"`
+	// Change says what became of the edge.
+	Change string `json:"change" enum:"added updated removed"`
+	// Kind says how the two tasks are related.
+	Kind string `json:"kind" enum:"@taskRelation"`
+	// TargetID is the task at the other end.
 	TargetID string `json:"targetId" check:"nonempty"`
 	// Status of the edge: a satisfied dependency no longer blocks.
 	Status string `json:"status" enum:"active satisfied failed removed"`
+	// Reason says why, for people.
 	Reason string `json:"reason,omitempty"`
 }
 
 // TaskAttemptStarted opens an attempt.
 type TaskAttemptStarted struct {
-	Status       string       `json:"status" enum:"running preparing"`
-	AttemptCount int64        `json:"attemptCount"`
-	Worker       *Worker      `json:"worker,omitempty"`
-	InputRefs    []OutputLink `json:"inputRefs,omitempty"`
-	RetryPolicy  *RetryPolicy `json:"retryPolicy,omitempty"`
-	Reason       string       `json:"reason,omitempty" enum:"first retry lost_worker crash_recovery rerouted rerun resumed"`
+	// Status says how far the attempt is.
+	Status string `json:"status" enum:"running preparing"`
+	// AttemptCount counts the attempts at the task, this one included.
+	AttemptCount int64 `json:"attemptCount"`
+	// Worker is what executes the attempt.
+	Worker *Worker `json:"worker,omitempty"`
+	// InputRefs point to what the worker is given.
+	InputRefs []OutputLink `json:"inputRefs,omitempty"`
+	// RetryPolicy bounds the attempts.
+	RetryPolicy *RetryPolicy `json:"retryPolicy,omitempty"`
+	// Reason says why there is an attempt.
+	Reason string `json:"reason,omitempty" enum:"first retry lost_worker crash_recovery rerouted rerun resumed"`
 }
 
 // TaskAttemptCompleted ends an attempt well.
 type TaskAttemptCompleted struct {
-	Status            string       `json:"status" enum:"completed"`
-	OutputRefs        []OutputLink `json:"outputRefs,omitempty"`
-	CheckpointRefs    []OutputLink `json:"checkpointRefs,omitempty"`
-	CompletionSummary string       `json:"completionSummary,omitempty"`
-	DurationMs        int64        `json:"durationMs,omitempty"`
-	Late              bool         `json:"late,omitempty"`
+	// Status is completed.
+	Status string `json:"status" enum:"completed"`
+	// OutputRefs point to what the attempt gave.
+	OutputRefs []OutputLink `json:"outputRefs,omitempty"`
+	// CheckpointRefs point to where the work can be taken up again.
+	CheckpointRefs []OutputLink `json:"checkpointRefs,omitempty"`
+	// CompletionSummary says what was done, for people.
+	CompletionSummary string `json:"completionSummary,omitempty"`
+	// DurationMs is how long the attempt took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
+	// Late says that the attempt was over already.
+	Late bool `json:"late,omitempty"`
 }
 
 // What follows an attempt that failed, where a policy has a word on it.
@@ -291,15 +374,24 @@ const (
 
 // TaskAttemptFailed ends an attempt otherwise. A lost attempt has status "unknown".
 type TaskAttemptFailed struct {
-	Status            string       `json:"status" enum:"failed cancelled unknown"`
-	Retryable         bool         `json:"retryable"`
-	FailureCategory   string       `json:"failureCategory" check:"nonempty"`
-	Error             *Failure     `json:"error,omitempty"`
-	NextAttemptPolicy string       `json:"nextAttemptPolicy,omitempty"`
-	OutputRefs        []OutputLink `json:"outputRefs,omitempty"`
-	CheckpointRefs    []OutputLink `json:"checkpointRefs,omitempty"`
-	DurationMs        int64        `json:"durationMs,omitempty"`
-	Late              bool         `json:"late,omitempty"`
+	// Status says how the attempt ended; unknown if it was lost.
+	Status string `json:"status" enum:"failed cancelled unknown"`
+	// Retryable says that another attempt may succeed.
+	Retryable bool `json:"retryable"`
+	// FailureCategory says of what kind the failure is, for programs.
+	FailureCategory string `json:"failureCategory" check:"nonempty"`
+	// Error says what went wrong.
+	Error *Failure `json:"error,omitempty"`
+	// NextAttemptPolicy says what follows.
+	NextAttemptPolicy string `json:"nextAttemptPolicy,omitempty"`
+	// OutputRefs point to what the attempt gave.
+	OutputRefs []OutputLink `json:"outputRefs,omitempty"`
+	// CheckpointRefs point to where the work can be taken up again.
+	CheckpointRefs []OutputLink `json:"checkpointRefs,omitempty"`
+	// DurationMs is how long the attempt took, in milliseconds.
+	DurationMs int64 `json:"durationMs,omitempty"`
+	// Late says that the attempt was over already.
+	Late bool `json:"late,omitempty"`
 }
 
 // EndsTask reports whether a fact of this type ends a task. A task that was lost or failed

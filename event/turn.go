@@ -26,53 +26,76 @@ type TurnOptions struct {
 
 // TurnSubmitted is the durable acceptance of a turn, before any work on it.
 type TurnSubmitted struct {
+	// Status says whether the turn may start at once or waits.
 	Status string `json:"status" enum:"@turnAccepted"`
+	// Source says what the turn comes from.
 	Source string `json:"source" enum:"user system channel task job subagent schedule benchmark replay"`
 	// Input is a list of parts; a large one is behind InputRef.
-	Input    Raw    `json:"input,omitempty"`
+	Input Raw `json:"input,omitempty"`
+	// InputRef is where a large input is.
 	InputRef string `json:"inputRef,omitempty"`
-	Preview  string `json:"preview,omitempty"`
+	// Preview is the beginning of the input, for people.
+	Preview string `json:"preview,omitempty"`
 	// Position in the queue, from 1; absent when the turn starts at once.
-	Position    int64        `json:"position,omitempty"`
-	Options     *TurnOptions `json:"options,omitempty"`
-	Metadata    Raw          `json:"metadata,omitempty"`
-	SubmittedBy *Actor       `json:"submittedBy,omitempty"`
+	Position int64 `json:"position,omitempty"`
+	// Options are the choices that the caller made.
+	Options *TurnOptions `json:"options,omitempty"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
+	// SubmittedBy is who submitted it.
+	SubmittedBy *Actor `json:"submittedBy,omitempty"`
 	// TraceState came with the caller's trace; it is handed on to those who are asked.
 	TraceState string `json:"traceState,omitempty"`
 }
 
 // TurnStarted says that a turn left the queue and runs.
 type TurnStarted struct {
-	Status       string `json:"status" enum:"running"`
-	AttemptCount int64  `json:"attemptCount,omitempty"`
-	QueueWaitMs  int64  `json:"queueWaitMs,omitempty"`
+	// Status is running.
+	Status string `json:"status" enum:"running"`
+	// AttemptCount counts the starts of the turn; more than one after a recovery.
+	AttemptCount int64 `json:"attemptCount,omitempty"`
+	// QueueWaitMs is how long the turn waited in the queue, in milliseconds.
+	QueueWaitMs int64 `json:"queueWaitMs,omitempty"`
 	// ConfigurationRef is the configuration that decisions are made under from here on;
 	// empty if it is the one that the session named before.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
 	// Environment is where the turn works, Policy what its calls are judged by.
 	Environment *ExecutionEnvironment `json:"environment,omitempty"`
-	Policy      *TurnPolicy           `json:"policy,omitempty"`
+	// Policy is what the calls of the turn are judged by.
+	Policy *TurnPolicy `json:"policy,omitempty"`
 }
 
 // ExecutionEnvironment is where the commands of a turn run, and the boundary that the
 // configuration wants for them. What the kernel enforces is told when a command runs.
 type ExecutionEnvironment struct {
-	WorkspaceID   string `json:"workspaceId" check:"nonempty"`
+	// WorkspaceID names the workspace.
+	WorkspaceID string `json:"workspaceId" check:"nonempty"`
+	// WorkspaceRoot is the path of the workspace's folder.
 	WorkspaceRoot string `json:"workspaceRoot" check:"nonempty"`
-	Cwd           string `json:"cwd" check:"nonempty"`
+	// Cwd is the folder that commands begin in.
+	Cwd string `json:"cwd" check:"nonempty"`
 	// AdditionalRoots are folders outside of the workspace that can be written.
-	AdditionalRoots []string         `json:"additionalRoots,omitempty"`
-	Shell           string           `json:"shell" check:"nonempty"`
-	OS              string           `json:"os" check:"nonempty"`
-	Arch            string           `json:"arch" check:"nonempty"`
-	EnvRef          string           `json:"envRef" check:"nonempty"`
-	SandboxMode     string           `json:"sandboxMode" check:"nonempty"`
-	NetworkProfile  string           `json:"networkProfile" check:"nonempty"`
-	ResourceLimits  map[string]int64 `json:"resourceLimits,omitempty"`
+	AdditionalRoots []string `json:"additionalRoots,omitempty"`
+	// Shell is the program that runs command lines.
+	Shell string `json:"shell" check:"nonempty"`
+	// OS is the operating system.
+	OS string `json:"os" check:"nonempty"`
+	// Arch is the architecture of the processor.
+	Arch string `json:"arch" check:"nonempty"`
+	// EnvRef is where the names of the variables are that a command sees; not_applicable
+	// before the first.
+	EnvRef string `json:"envRef" check:"nonempty"`
+	// SandboxMode is the mode that commands are confined in.
+	SandboxMode string `json:"sandboxMode" check:"nonempty"`
+	// NetworkProfile says what commands may connect to.
+	NetworkProfile string `json:"networkProfile" check:"nonempty"`
+	// ResourceLimits are the limits of a command, by name.
+	ResourceLimits map[string]int64 `json:"resourceLimits,omitempty"`
 }
 
 // TurnPolicy is the permission policy that holds when a turn starts.
 type TurnPolicy struct {
+	// Mode is the mode that decides which calls are asked about.
 	Mode string `json:"mode" enum:"@permissionMode"`
 	// ModeSource says whose mode it is.
 	ModeSource string `json:"modeSource" enum:"turn thread session_policy session host parent"`
@@ -80,21 +103,30 @@ type TurnPolicy struct {
 	InteractionAllowed bool `json:"interactionAllowed"`
 	// HostMode and HostRules are the host's policy; the rules are cut where they are
 	// many, and whole in the configuration. RuleCount counts all rules that hold.
-	HostMode  string       `json:"hostMode" enum:"@permissionMode"`
+	HostMode string `json:"hostMode" enum:"@permissionMode"`
+	// HostRules are rules of the host, cut where they are many.
 	HostRules []PolicyRule `json:"hostRules,omitempty"`
-	RuleCount int64        `json:"ruleCount"`
+	// RuleCount counts all rules that hold.
+	RuleCount int64 `json:"ruleCount"`
 }
 
 // TurnCompleted ends a turn well.
 type TurnCompleted struct {
-	Status     string  `json:"status" enum:"completed"`
-	Outcome    string  `json:"outcome" check:"nonempty"`
-	Steps      int64   `json:"steps"`
-	DurationMs int64   `json:"durationMs"`
-	Usage      *Usage  `json:"usage,omitempty"`
-	CostUSD    float64 `json:"costUSD,omitempty"`
+	// Status is completed.
+	Status string `json:"status" enum:"completed"`
+	// Outcome says how the turn ended.
+	Outcome string `json:"outcome" check:"nonempty"`
+	// Steps counts the model calls of the turn.
+	Steps int64 `json:"steps"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs"`
+	// Usage counts the tokens that were used.
+	Usage *Usage `json:"usage,omitempty"`
+	// CostUSD is what the turn cost in US dollars, as far as prices are known.
+	CostUSD float64 `json:"costUSD,omitempty"`
 	// Preview of the final message; the whole is in model.completed.
-	Preview    string `json:"preview,omitempty"`
+	Preview string `json:"preview,omitempty"`
+	// MessageRef is where the whole final message is, if it is long.
 	MessageRef string `json:"messageRef,omitempty"`
 	// StructuredOutput satisfies the turn's output schema.
 	StructuredOutput Raw `json:"structuredOutput,omitempty"`
@@ -105,14 +137,22 @@ type TurnCompleted struct {
 
 // TurnFailed ends a turn otherwise. An interrupted turn has status "cancelled".
 type TurnFailed struct {
-	Status          string   `json:"status" enum:"failed cancelled"`
-	Outcome         string   `json:"outcome" check:"nonempty"`
-	FailureCategory string   `json:"failureCategory" enum:"interrupted timed_out step_limit quota_blocked routing_not_possible model_failed tool_failed hook_blocked lost internal"`
-	Error           *Failure `json:"error" check:"nonnil"`
-	Steps           int64    `json:"steps"`
-	DurationMs      int64    `json:"durationMs"`
-	Usage           *Usage   `json:"usage,omitempty"`
-	CostUSD         float64  `json:"costUSD,omitempty"`
+	// Status is failed, or cancelled for an interrupted turn.
+	Status string `json:"status" enum:"failed cancelled"`
+	// Outcome says how the turn ended.
+	Outcome string `json:"outcome" check:"nonempty"`
+	// FailureCategory says of what kind the failure is, for programs.
+	FailureCategory string `json:"failureCategory" enum:"interrupted timed_out step_limit quota_blocked routing_not_possible model_failed tool_failed hook_blocked lost internal"`
+	// Error says what went wrong.
+	Error *Failure `json:"error" check:"nonnil"`
+	// Steps counts the model calls of the turn.
+	Steps int64 `json:"steps"`
+	// DurationMs is how long it took, in milliseconds.
+	DurationMs int64 `json:"durationMs"`
+	// Usage counts the tokens that were used.
+	Usage *Usage `json:"usage,omitempty"`
+	// CostUSD is what the turn cost in US dollars, as far as prices are known.
+	CostUSD float64 `json:"costUSD,omitempty"`
 	// ConfigurationRef is the configuration that decisions are made under from here on;
 	// empty if it is the one that the session named before.
 	ConfigurationRef string `json:"configurationRef,omitempty"`
@@ -120,8 +160,11 @@ type TurnFailed struct {
 
 // TurnInterruptRequested records the wish to stop a turn; the loop acts on it.
 type TurnInterruptRequested struct {
-	Reason      string `json:"reason,omitempty"`
-	Queue       string `json:"queue" enum:"@queueAfterInterrupt"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+	// Queue says what becomes of the turns that wait.
+	Queue string `json:"queue" enum:"@queueAfterInterrupt"`
+	// RequestedBy is who wants it.
 	RequestedBy *Actor `json:"requestedBy,omitempty"`
 	// Cause says that no person wants it: the turn showed no progress for longer than
 	// its work may, and fails as timed out.
@@ -133,13 +176,19 @@ const InterruptInactivity = "inactivity"
 
 // TurnSteered adds input to a running turn.
 type TurnSteered struct {
-	Input    Raw    `json:"input,omitempty"`
+	// Input is a list of parts; a large one is behind InputRef.
+	Input Raw `json:"input,omitempty"`
+	// InputRef is where a large input is.
 	InputRef string `json:"inputRef,omitempty"`
-	Preview  string `json:"preview,omitempty"`
+	// Preview is the beginning of the input, for people.
+	Preview string `json:"preview,omitempty"`
 	// SubmittedTurnID is the id that the caller gave to the input. No turn has it: it
 	// tells the same submission from another one.
-	SubmittedTurnID string       `json:"submittedTurnId,omitempty"`
-	Options         *TurnOptions `json:"options,omitempty"`
-	Metadata        Raw          `json:"metadata,omitempty"`
-	SubmittedBy     *Actor       `json:"submittedBy,omitempty"`
+	SubmittedTurnID string `json:"submittedTurnId,omitempty"`
+	// Options are the choices that came with the input.
+	Options *TurnOptions `json:"options,omitempty"`
+	// Metadata is what the caller wants kept with it; the runtime does not interpret it.
+	Metadata Raw `json:"metadata,omitempty"`
+	// SubmittedBy is who submitted it.
+	SubmittedBy *Actor `json:"submittedBy,omitempty"`
 }

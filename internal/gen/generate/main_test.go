@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -68,13 +69,47 @@ func TestComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range m.structs {
-		if s.doc == "" {
-			t.Errorf("struct %s has no comment", s.name)
-		}
+	bare := &structInfo{name: "Bare", doc: "Bare has a field.", fields: []field{{goName: "A", wire: "a"}}}
+	m.structs = append(m.structs, bare)
+	if err := m.undocumented(); err == nil || !strings.HasSuffix(err.Error(), "\n  Bare.A") {
+		t.Errorf("a field without a comment: %v", err)
 	}
 	if got := m.docs.of("Failure.Advice"); got != "Advice says what to do next." {
 		t.Errorf("comment of a field: %q", got)
+	}
+}
+
+// Every member of every type for TypeScript says what it means.
+func TestTypeScriptIsDocumented(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(repository, "internal", "gen", "types", "*.ts"))
+	if err != nil || len(names) < 2 {
+		t.Fatal(names, err)
+	}
+	member := regexp.MustCompile(`^  ["\w]\S*: `)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside, before, members := false, "", 0
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSuffix(line, "\n")
+			switch {
+			case strings.HasPrefix(line, "export interface "):
+				inside = true
+			case strings.HasPrefix(line, "}"):
+				inside = false
+			case inside && member.MatchString(line):
+				members++
+				if !strings.HasSuffix(before, " */") {
+					t.Errorf("%s: no comment above %s", filepath.Base(name), line)
+				}
+			}
+			before = line
+		}
+		if members < 1000 {
+			t.Errorf("%s: only %d members were found", filepath.Base(name), members)
+		}
 	}
 }
 

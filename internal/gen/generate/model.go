@@ -102,8 +102,28 @@ func loadModel(dir string) (*model, error) {
 		}
 		m.envelope = append(m.envelope, info)
 	}
-	m.scope = scopeFields()
-	return m, nil
+	m.scope = scopeFields(comments)
+	return m, m.undocumented()
+}
+
+// undocumented names what has no comment: a reference whose fields have to be guessed is
+// none.
+func (m *model) undocumented() error {
+	var missing []string
+	for _, s := range append([]*structInfo{{name: "Scope", doc: "ids", fields: m.scope}}, m.structs...) {
+		if s.doc == "" {
+			missing = append(missing, s.name)
+		}
+		for i := range s.fields {
+			if s.fields[i].doc == "" {
+				missing = append(missing, s.name+"."+s.fields[i].goName)
+			}
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return fmt.Errorf("these have no comment in package event:\n  %s", strings.Join(missing, "\n  "))
 }
 
 // payload returns the struct of a type's payload.
@@ -123,11 +143,11 @@ func (m *model) payloads() []*structInfo {
 }
 
 // scopeFields returns the ids of the envelope: "ThreadID" is "threadId".
-func scopeFields() []field {
+func scopeFields(comments docs) []field {
 	var list []field
 	for f := range reflect.TypeFor[event.Scope]().Fields() {
 		wire := strings.ToLower(f.Name[:1]) + strings.TrimSuffix(f.Name[1:], "ID") + "Id"
-		list = append(list, field{goName: f.Name, wire: wire})
+		list = append(list, field{goName: f.Name, wire: wire, doc: fieldDoc(f.Name, wire, comments.of("Scope."+f.Name))})
 	}
 	return list
 }
@@ -140,7 +160,7 @@ func (m *model) addStruct(t reflect.Type) (*structInfo, error) {
 	if info, ok := m.byType[t]; ok {
 		return info, nil
 	}
-	info := &structInfo{name: t.Name(), doc: m.docs.of(t.Name())}
+	info := &structInfo{name: t.Name(), doc: structDoc(t.Name(), m.docs.of(t.Name()))}
 	m.byType[t] = info
 	m.structs = append(m.structs, info)
 	for sf := range t.Fields() {
@@ -157,10 +177,11 @@ func (m *model) addStruct(t reflect.Type) (*structInfo, error) {
 }
 
 func (m *model) field(owner reflect.Type, sf reflect.StructField) (field, error) {
-	f := field{goName: sf.Name, doc: m.docs.of(owner.Name() + "." + sf.Name)}
+	f := field{goName: sf.Name}
 	if err := f.readTags(sf); err != nil {
 		return f, err
 	}
+	f.doc = fieldDoc(sf.Name, f.wire, m.docs.of(owner.Name()+"."+sf.Name))
 	if err := m.readType(&f, sf.Type); err != nil {
 		return f, err
 	}

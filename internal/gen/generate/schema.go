@@ -216,7 +216,7 @@ func (m *model) envelopeSchema(structs *closure) object {
 		{"sequence", object{{"type", "integer"}, {"minimum", 1}}},
 	}
 	for _, f := range m.scope {
-		properties = append(properties, member{f.wire, id})
+		properties = append(properties, member{f.wire, documented(f.doc, id)})
 	}
 	properties = append(properties, member{"refs", object{{"type", "object"}, {"additionalProperties", object{{"type", "string"}}}}})
 	for _, s := range m.envelope {

@@ -21,15 +21,21 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 const tsEnvelope = `
 /** What every event has. */
 export interface EnvelopeFields<T extends EventType> {
+  /** What happened. */
   type: T;
+  /** The event's id, which no other event has. */
   eventId: string;
+  /** The schema that the event satisfies. */
   schemaVersion: T extends ExtensionType ? typeof schemaExtension : typeof schemaStandard;
   /** RFC 3339, UTC, microseconds. */
   timestamp: string;
+  /** The runtime that wrote it. */
   runtimeId: string;
+  /** The session that it is a fact of. */
   sessionId: string;
   /** Place in the session, from 1, without gaps. */
   sequence: number;
+  /** What the type says, with the fields that it has. */
   payload: EventPayloads[T];
 }
 
@@ -37,8 +43,11 @@ export interface EnvelopeFields<T extends EventType> {
 export interface EnvelopeOptions extends Ids {
   /** References to large or foreign facts, by name. */
   refs?: { [name: string]: string };
+  /** The trial that it belongs to. */
   benchmark?: Benchmark;
+  /** The score that was recorded. */
   reward?: Reward;
+  /** What a comparison found. */
   comparison?: Comparison;
 }
 
@@ -59,7 +68,7 @@ func typeScript(m *model) (files, error) {
 	writeTSVersions(&b, m)
 	b.WriteString("\n/** Ids that say what a fact belongs to. */\nexport interface Ids {\n")
 	for _, f := range m.scope {
-		fmt.Fprintf(&b, "  %s?: string;\n", f.wire)
+		fmt.Fprintf(&b, "  /** %s */\n  %s?: string;\n", f.doc, f.wire)
 	}
 	b.WriteString("}\n")
 	for _, s := range m.structs {
@@ -90,14 +99,11 @@ func writeTSInterface(b *bytes.Buffer, s *structInfo) {
 	fmt.Fprintf(b, "\n/** %s */\nexport interface %s {\n", s.doc, s.name)
 	for i := range s.fields {
 		f := &s.fields[i]
-		if f.doc != "" {
-			fmt.Fprintf(b, "  /** %s */\n", f.doc)
-		}
 		mark := "?"
 		if f.required {
 			mark = ""
 		}
-		fmt.Fprintf(b, "  %s%s: %s;\n", f.wire, mark, tsType(f))
+		fmt.Fprintf(b, "  /** %s */\n  %s%s: %s;\n", f.doc, f.wire, mark, tsType(f))
 	}
 	b.WriteString("}\n")
 }
@@ -153,7 +159,7 @@ func writeTSTables(b *bytes.Buffer, m *model) {
 		if names := d.Needs.Names(); len(names) > 0 {
 			needs = `"` + strings.Join(names, `" | "`) + `"`
 		}
-		fmt.Fprintf(b, "  %q: %s;\n", d.Type, needs)
+		fmt.Fprintf(b, "  /** What %s always carries. */\n  %q: %s;\n", d.Type, d.Type, needs)
 	}
 	b.WriteString("}\n\n/** The name of an event type. */\nexport type EventType = keyof EventPayloads;\n")
 }

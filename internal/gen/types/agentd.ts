@@ -34,58 +34,85 @@ export type ExtensionType =
 
 /** Ids that say what a fact belongs to. */
 export interface Ids {
+  /** The thread, a line of turns. */
   threadId?: string;
+  /** The turn. */
   turnId?: string;
+  /** The task that the work is for. */
   taskId?: string;
+  /** The run, one execution of a turn or a task. */
   runId?: string;
+  /** The attempt at the task. */
   attemptId?: string;
+  /** The task that the task is a part of. */
   parentTaskId?: string;
+  /** The task at the top of the task's tree. */
   rootTaskId?: string;
+  /** The step of the turn; all facts of one call share it. */
   stepId?: string;
+  /** The tool call. */
   toolCallId?: string;
+  /** The action, a decision or an input that is waited for. */
   actionId?: string;
+  /** The subagent. */
   subagentId?: string;
+  /** The deliverable. */
   artifactId?: string;
+  /** The evidence. */
   evidenceId?: string;
+  /** The process. */
   processId?: string;
+  /** The channel, the connection of a peer. */
   channelId?: string;
+  /** The job. */
   jobId?: string;
+  /** The item of the job. */
   jobItemId?: string;
+  /** The request to a model. */
   modelRequestId?: string;
+  /** The request of a client that led to it. */
   requestId?: string;
+  /** The trace that it belongs to, as telemetry shows it. */
   traceId?: string;
+  /** The span that it belongs to, as telemetry shows it. */
   spanId?: string;
 }
 
-/** SessionCreated is the first fact of every session. */
+/** The first fact of every session. */
 export interface SessionCreated {
+  /** The name of the session, for people. */
   title?: string;
+  /** Account owns the session; absent for the operator. */
   account?: string;
+  /** The folder that the session works in. */
   workspace?: Workspace;
-  /** Place is where the workspace is, if the runtime has several nodes. */
+  /** Where the workspace is, if the runtime has several nodes. */
   place?: WorkspacePlace;
+  /** The mode that decides which calls are asked about. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
+  /** Who created it. */
   createdBy?: Actor;
-  /** ForkedFrom is set on a fork; its history up to that point is the source's. */
+  /** Set on a fork; its history up to that point is the source's. */
   forkedFrom?: ForkPoint;
 }
 
-/** Workspace is the folder that a session works in. */
+/** The folder that a session works in. */
 export interface Workspace {
-  /** WorkspaceID names the workspace. */
+  /** workspaceId names the workspace. */
   workspaceId?: string;
-  /** Root is the folder's path. */
+  /** The folder's path. */
   root?: string;
 }
 
-/** WorkspacePlace says where the files of a session are: on the disk of a node, or on a file system that the nodes of a pool share. */
+/** Says where the files of a session are: on the disk of a node, or on a file system that the nodes of a pool share. */
 export interface WorkspacePlace {
-  /** Node is the node that found the folder. */
+  /** The node that found the folder. */
   node: string;
   /** Pool names the nodes that reach the folder too, at the same path. */
   pool?: string;
-  /** Root is the folder's path. */
+  /** The folder's path. */
   root: string;
   /** Folder tells the folder from any other of the same path, on the same machine. */
   folder?: string;
@@ -93,163 +120,205 @@ export interface WorkspacePlace {
   away?: string;
 }
 
-/** Actor says who or what asked for something. */
+/** Says who or what asked for something. */
 export interface Actor {
   /** Kind of the actor. */
   kind: "user" | "agent" | "runtime" | "worker" | "channel" | "workflow" | "schedule" | "peer" | "host" | "unknown";
-  /** ID of the actor within its kind: a token's name, a subagent, a channel. */
+  /** id of the actor within its kind: a token's name, a subagent, a channel. */
   id?: string;
   /** Account that the actor belongs to. */
   account?: string;
 }
 
-/** ForkPoint is a place in another session's history. */
+/** A place in another session's history. */
 export interface ForkPoint {
-  /** SessionID is the session that was forked. */
+  /** The session that was forked. */
   sessionId: string;
-  /** ThreadID is the thread that was forked. */
+  /** The thread that was forked. */
   threadId?: string;
-  /** Sequence is the last event that belongs to the fork. */
+  /** The last event that belongs to the fork. */
   sequence: number;
-  /** Hash is the chain's hash at that event, in hex. */
+  /** The chain's hash at that event, in hex. */
   hash?: string;
 }
 
-/** SessionUpdated changes a session's own fields; what is absent stays. */
+/** Changes a session's own fields; what is absent stays. */
 export interface SessionUpdated {
+  /** The name of the session, for people. */
   title?: string;
+  /** The folder that the session works in from now on. */
   workspace?: Workspace;
-  /** Place is where the session's files are from now on. */
+  /** Where the session's files are from now on. */
   place?: WorkspacePlace;
-  /** LeavesFiles says that what earlier turns changed is not in the place that the session has from now on, but in the one that it had. */
+  /** leavesFiles says that what earlier turns changed is not in the place that the session has from now on, but in the one that it had. */
   leavesFiles?: boolean;
+  /** The mode that decides which calls are asked about. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
+  /** The standing of the session. */
   status?: "open" | "archived" | "degraded";
-  /** Tags are all that the session has from now on. */
+  /** All that the session has from now on. */
   tags?: string[];
   /** Pinned keeps the session in sight in lists. */
   pinned?: boolean;
-  /** PinnedThreads are all threads that are pinned from now on. */
+  /** All threads that are pinned from now on. */
   pinnedThreads?: string[];
   /** Cleared names the fields that are empty from now on, such as tags. */
   cleared?: string[];
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** ThreadStarted opens a thread. */
+/** Opens a thread. */
 export interface ThreadStarted {
+  /** Role says what the thread is for. */
   role: "main" | "subagent" | "task" | "job_item" | "fork" | "trial";
+  /** The name of the thread, for people. */
   title?: string;
+  /** The thread that it comes from. */
   parentThreadId?: string;
+  /** The turn that it comes from. */
   parentTurnId?: string;
+  /** The folder that it works in. */
   cwd?: string;
+  /** The mode that decides which calls are asked about. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** The model that it uses, if it has one of its own. */
   model?: string;
 }
 
-/** ThreadUpdated changes a thread's standing: it is blocked and says why, goes on, or is archived and leaves the working set. */
+/** Changes a thread's standing: it is blocked and says why, goes on, or is archived and leaves the working set. */
 export interface ThreadUpdated {
+  /** The standing of the thread from now on. */
   status: "open" | "blocked" | "resumed" | "archived";
+  /** Reason says why, for people. */
   reason?: string;
-  /** Code is a stable name of the reason, such as "tool_lost". */
+  /** A stable name of the reason, such as "tool_lost". */
   code?: string;
+  /** The name of the thread, for people. */
   title?: string;
-  /** ActionIDs are the actions that the thread waits for. */
+  /** The actions that the thread waits for. */
   actionIds?: string[];
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** TurnSubmitted is the durable acceptance of a turn, before any work on it. */
+/** The durable acceptance of a turn, before any work on it. */
 export interface TurnSubmitted {
+  /** Status says whether the turn may start at once or waits. */
   status: "accepted" | "queued";
+  /** Source says what the turn comes from. */
   source: "user" | "system" | "channel" | "task" | "job" | "subagent" | "schedule" | "benchmark" | "replay";
-  /** Input is a list of parts; a large one is behind InputRef. */
+  /** A list of parts; a large one is behind InputRef. */
   input?: Json;
+  /** Where a large input is. */
   inputRef?: string;
+  /** The beginning of the input, for people. */
   preview?: string;
   /** Position in the queue, from 1; absent when the turn starts at once. */
   position?: number;
+  /** The choices that the caller made. */
   options?: TurnOptions;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
+  /** Who submitted it. */
   submittedBy?: Actor;
-  /** TraceState came with the caller's trace; it is handed on to those who are asked. */
+  /** traceState came with the caller's trace; it is handed on to those who are asked. */
   traceState?: string;
 }
 
-/** TurnOptions are the choices that a caller makes for one turn. */
+/** The choices that a caller makes for one turn. */
 export interface TurnOptions {
   /** Model to use, as "provider/model", or the model alone with Provider. */
   model?: string;
   /** Provider of the model. */
   provider?: string;
-  /** PermissionMode of this turn; the session's if absent. */
+  /** permissionMode of this turn; the session's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** QueuePolicy says what happens on a busy thread; default queue. */
+  /** queuePolicy says what happens on a busy thread; default queue. */
   queuePolicy?: "queue" | "reject" | "interrupt" | "steer";
-  /** ExpectedTurnID is the turn that the input is meant to steer. */
+  /** The turn that the input is meant to steer. */
   expectedTurnId?: string;
-  /** MaxSteps bounds the turn's model calls. */
+  /** maxSteps bounds the turn's model calls. */
   maxSteps?: number;
   /** Tools that the turn may use; all that the session has if absent. */
   tools?: string[];
-  /** OutputSchema is the JSON Schema that the final answer satisfies. */
+  /** The JSON Schema that the final answer satisfies. */
   outputSchema?: Json;
-  /** Cwd is the folder that the turn works in, within the workspace. */
+  /** The folder that the turn works in, within the workspace. */
   cwd?: string;
-  /** TimeoutMs ends the turn after that time. */
+  /** timeoutMs ends the turn after that time. */
   timeoutMs?: number;
 }
 
-/** TurnStarted says that a turn left the queue and runs. */
+/** Says that a turn left the queue and runs. */
 export interface TurnStarted {
+  /** Running. */
   status: "running";
+  /** attemptCount counts the starts of the turn; more than one after a recovery. */
   attemptCount?: number;
+  /** How long the turn waited in the queue, in milliseconds. */
   queueWaitMs?: number;
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
-  /** Environment is where the turn works, Policy what its calls are judged by. */
+  /** Where the turn works, Policy what its calls are judged by. */
   environment?: ExecutionEnvironment;
+  /** What the calls of the turn are judged by. */
   policy?: TurnPolicy;
 }
 
-/** ExecutionEnvironment is where the commands of a turn run, and the boundary that the configuration wants for them. What the kernel enforces is told when a command runs. */
+/** Where the commands of a turn run, and the boundary that the configuration wants for them. What the kernel enforces is told when a command runs. */
 export interface ExecutionEnvironment {
+  /** workspaceId names the workspace. */
   workspaceId: string;
+  /** The path of the workspace's folder. */
   workspaceRoot: string;
+  /** The folder that commands begin in. */
   cwd: string;
-  /** AdditionalRoots are folders outside of the workspace that can be written. */
+  /** Folders outside of the workspace that can be written. */
   additionalRoots?: string[];
+  /** The program that runs command lines. */
   shell: string;
+  /** The operating system. */
   os: string;
+  /** The architecture of the processor. */
   arch: string;
+  /** Where the names of the variables are that a command sees; not_applicable before the first. */
   envRef: string;
+  /** The mode that commands are confined in. */
   sandboxMode: string;
+  /** networkProfile says what commands may connect to. */
   networkProfile: string;
+  /** The limits of a command, by name. */
   resourceLimits?: { [key: string]: number };
 }
 
-/** TurnPolicy is the permission policy that holds when a turn starts. */
+/** The permission policy that holds when a turn starts. */
 export interface TurnPolicy {
+  /** The mode that decides which calls are asked about. */
   mode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** ModeSource says whose mode it is. */
+  /** modeSource says whose mode it is. */
   modeSource: "turn" | "thread" | "session_policy" | "session" | "host" | "parent";
-  /** InteractionAllowed says that a person can be asked. */
+  /** interactionAllowed says that a person can be asked. */
   interactionAllowed: boolean;
-  /** HostMode and HostRules are the host's policy; the rules are cut where they are many, and whole in the configuration. RuleCount counts all rules that hold. */
+  /** hostMode and HostRules are the host's policy; the rules are cut where they are many, and whole in the configuration. RuleCount counts all rules that hold. */
   hostMode: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
+  /** Rules of the host, cut where they are many. */
   hostRules?: PolicyRule[];
+  /** ruleCount counts all rules that hold. */
   ruleCount: number;
 }
 
-/** PolicyRule is one permission rule. */
+/** One permission rule. */
 export interface PolicyRule {
-  /** RuleID is what decisions name the rule by. */
+  /** What decisions name the rule by. */
   ruleId?: string;
   /** Decision where the rule matches. */
   decision: "allow" | "ask" | "deny";
-  /** Tool is a glob over the names of tools. */
+  /** A glob over the names of tools. */
   tool: string;
   /** Match narrows the rule: a glob over commands, paths or the input. */
   match?: string;
@@ -261,50 +330,65 @@ export interface PolicyRule {
   origin?: "configuration" | "stored";
 }
 
-/** TurnCompleted ends a turn well. */
+/** Ends a turn well. */
 export interface TurnCompleted {
+  /** Completed. */
   status: "completed";
+  /** Outcome says how the turn ended. */
   outcome: string;
+  /** Steps counts the model calls of the turn. */
   steps: number;
+  /** How long it took, in milliseconds. */
   durationMs: number;
+  /** Usage counts the tokens that were used. */
   usage?: Usage;
+  /** What the turn cost in US dollars, as far as prices are known. */
   costUSD?: number;
   /** Preview of the final message; the whole is in model.completed. */
   preview?: string;
+  /** Where the whole final message is, if it is long. */
   messageRef?: string;
-  /** StructuredOutput satisfies the turn's output schema. */
+  /** structuredOutput satisfies the turn's output schema. */
   structuredOutput?: Json;
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }
 
-/** Usage counts tokens. Cached input tokens are part of the input tokens. */
+/** Counts tokens. Cached input tokens are part of the input tokens. */
 export interface Usage {
-  /** InputTokens that the model was given, cached ones included. */
+  /** inputTokens that the model was given, cached ones included. */
   inputTokens: number;
-  /** OutputTokens that the model gave, those of its reasoning included. */
+  /** outputTokens that the model gave, those of its reasoning included. */
   outputTokens: number;
-  /** CachedInputTokens are the part of the input that the provider had kept. */
+  /** The part of the input that the provider had kept. */
   cachedInputTokens?: number;
-  /** ReasoningTokens are the part of the output that was reasoning. */
+  /** The part of the output that was reasoning. */
   reasoningTokens?: number;
 }
 
-/** TurnFailed ends a turn otherwise. An interrupted turn has status "cancelled". */
+/** Ends a turn otherwise. An interrupted turn has status "cancelled". */
 export interface TurnFailed {
+  /** Failed, or cancelled for an interrupted turn. */
   status: "failed" | "cancelled";
+  /** Outcome says how the turn ended. */
   outcome: string;
+  /** failureCategory says of what kind the failure is, for programs. */
   failureCategory: "interrupted" | "timed_out" | "step_limit" | "quota_blocked" | "routing_not_possible" | "model_failed" | "tool_failed" | "hook_blocked" | "lost" | "internal";
+  /** Error says what went wrong. */
   error: Failure;
+  /** Steps counts the model calls of the turn. */
   steps: number;
+  /** How long it took, in milliseconds. */
   durationMs: number;
+  /** Usage counts the tokens that were used. */
   usage?: Usage;
+  /** What the turn cost in US dollars, as far as prices are known. */
   costUSD?: number;
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }
 
-/** Failure is a structured error. Message is for people; programs look at Category. */
+/** A structured error. Message is for people; programs look at Category. */
 export interface Failure {
   /** Message for people. */
   message: string;
@@ -316,81 +400,101 @@ export interface Failure {
   advice?: string;
 }
 
-/** TaskCreated gives a task its identity and objective. */
+/** Gives a task its identity and objective. */
 export interface TaskCreated {
+  /** The name of the task, for people. */
   title?: string;
+  /** What is to be reached, or its beginning. */
   objective?: string;
+  /** Where a long objective is. */
   objectiveRef?: string;
+  /** The kind of work. */
   taskKind: string;
+  /** taskFamily groups kinds of work that are alike. */
   taskFamily?: string;
+  /** Visibility says who is shown the task. */
   visibility: "foreground" | "background" | "internal" | "hidden";
+  /** Draft until it is accepted. */
   status: "draft" | "accepted";
+  /** A hint for the scheduler, a word or a number. */
   priority?: string;
+  /** Who wants it. */
   requestedBy?: Actor;
+  /** Who answers for the task. */
   owner?: Actor;
+  /** Who works on it. */
   assignee?: Actor;
+  /** workerKind says whether the runtime or someone outside works on it. */
   workerKind?: "runtime" | "external" | "peer";
-  /** Peer is the agent that works on it, if one does: a configured one's id, or the address of a card. */
+  /** The agent that works on it, if one does: a configured one's id, or the address of a card. */
   peer?: string;
+  /** What the work may touch. */
   scope?: Json;
+  /** Constraints bound what the work may do. */
   constraints?: TaskConstraints;
+  /** taskProfile says what kind of model the work needs. */
   taskProfile?: TaskProfile;
+  /** The conditions of its completion. */
   acceptance?: AcceptanceCriterion[];
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
+  /** The tasks that must be completed before. */
   dependsOn?: string[];
+  /** How long a worker outside may be silent, in milliseconds. */
   heartbeatTimeoutMs?: number;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
 }
 
-/** TaskConstraints bound what the work on a task may do. */
+/** Bound what the work on a task may do. */
 export interface TaskConstraints {
   /** Tools that the work may use. */
   tools?: string[];
-  /** PermissionMode of the work. */
+  /** permissionMode of the work. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   /** Model that the work uses. */
   model?: string;
-  /** Cwd is the folder that the work is done in. */
+  /** The folder that the work is done in. */
   cwd?: string;
   /** Network says what the work may reach. */
   network?: string;
-  /** MaxCostUSD bounds the cost of the work. */
+  /** maxCostUSD bounds the cost of the work. */
   maxCostUSD?: number;
-  /** MaxRuntimeMs bounds the time of the work. */
+  /** maxRuntimeMs bounds the time of the work. */
   maxRuntimeMs?: number;
-  /** MaxSteps bounds the model calls of the work. */
+  /** maxSteps bounds the model calls of the work. */
   maxSteps?: number;
-  /** OutputSchema is the JSON Schema that the result satisfies. */
+  /** The JSON Schema that the result satisfies. */
   outputSchema?: Json;
 }
 
-/** TaskProfile says what kind of model a piece of work needs. */
+/** Says what kind of model a piece of work needs. */
 export interface TaskProfile {
   /** Kind of work. */
   kind?: string;
   /** Source says where the profile comes from: task or runtime. */
   source?: string;
-  /** RequiredCapabilities are what a model must be able to do. */
+  /** What a model must be able to do. */
   requiredCapabilities?: string[];
-  /** WaivableCapabilities are the required ones that the work goes on without if no model has them; capabilityGap of the decision names them then. */
+  /** The required ones that the work goes on without if no model has them; capabilityGap of the decision names them then. */
   waivableCapabilities?: string[];
-  /** LatencyTarget says how fast an answer is wanted. */
+  /** latencyTarget says how fast an answer is wanted. */
   latencyTarget?: string;
-  /** BudgetClass says how much an answer may cost; low asks for the cheapest model. */
+  /** budgetClass says how much an answer may cost; low asks for the cheapest model. */
   budgetClass?: string;
-  /** FallbackPolicy says whether another model may answer: chain or none. */
+  /** fallbackPolicy says whether another model may answer: chain or none. */
   fallbackPolicy?: string;
-  /** SettingsSource says where the choice of model was set. */
+  /** settingsSource says where the choice of model was set. */
   settingsSource?: string;
   /** Continuity says whether the model of earlier turns is to be kept: keep, prefer or none. */
   continuity?: string;
-  /** EstimatedInputTokens is how large the input is likely to be. */
+  /** How large the input is likely to be. */
   estimatedInputTokens?: number;
 }
 
-/** AcceptanceCriterion is one condition of a task's completion. */
+/** One condition of a task's completion. */
 export interface AcceptanceCriterion {
-  /** ID of the criterion within its task. */
+  /** id of the criterion within its task. */
   id: string;
   /** Description says what must hold. */
   description: string;
@@ -400,104 +504,139 @@ export interface AcceptanceCriterion {
   by?: Actor;
   /** Reason says why it was satisfied or waived. */
   reason?: string;
-  /** EvidenceRefs point to what proves it. */
+  /** evidenceRefs point to what proves it. */
   evidenceRefs?: string[];
 }
 
-/** RetryPolicy bounds the attempts of a task or a job item. */
+/** Bounds the attempts of a task or a job item. */
 export interface RetryPolicy {
-  /** MaxAttempts is the most attempts, the first included. */
+  /** The most attempts, the first included. */
   maxAttempts?: number;
-  /** BackoffMs is the wait before the second attempt; it doubles with each. */
+  /** The wait before the second attempt; it doubles with each. */
   backoffMs?: number;
-  /** MaxBackoffMs bounds the wait. */
+  /** maxBackoffMs bounds the wait. */
   maxBackoffMs?: number;
-  /** NonRetryable lists the error categories that are not tried again. */
+  /** nonRetryable lists the error categories that are not tried again. */
   nonRetryable?: string[];
-  /** TimeoutMs bounds one attempt. */
+  /** timeoutMs bounds one attempt. */
   timeoutMs?: number;
-  /** InactivityTimeoutMs ends an attempt that shows no progress for that long. */
+  /** inactivityTimeoutMs ends an attempt that shows no progress for that long. */
   inactivityTimeoutMs?: number;
 }
 
-/** TaskStatusChanged moves a task to another status, with the reason. */
+/** Moves a task to another status, with the reason. */
 export interface TaskStatusChanged {
+  /** The status of the task from now on. */
   status: "draft" | "accepted" | "queued" | "preparing" | "running" | "waiting_input" | "waiting_permission" | "waiting_resource" | "blocked" | "paused" | "retrying" | "cancelling" | "cancelled" | "timed_out" | "failed" | "lost" | "completed" | "archived" | "stale" | "unknown";
+  /** The worker's own word for the status. */
   nativeStatus?: string;
+  /** statusReason says why, for people. */
   statusReason?: string;
-  /** Blockers are the ids (tasks, actions) that a blocked or waiting task waits for. */
+  /** The ids (tasks, actions) that a blocked or waiting task waits for. */
   blockers?: string[];
+  /** Error says what went wrong. */
   error?: Failure;
+  /** Who changed it. */
   changedBy?: Actor;
+  /** Propagate says that the tasks below follow. */
   propagate?: boolean;
-  /** RetryAt is when the next attempt is due. */
+  /** When the next attempt is due. */
   retryAt?: string;
+  /** Its place in the queue, from 1. */
   position?: number;
 }
 
-/** TaskUpdated changes fields of a task; what is absent stays. */
+/** Changes fields of a task; what is absent stays. */
 export interface TaskUpdated {
+  /** The name of the task, for people. */
   title?: string;
+  /** What is to be reached, or its beginning. */
   objective?: string;
-  /** ObjectiveRef is where the whole objective is when Objective shows its beginning. */
+  /** Where the whole objective is when Objective shows its beginning. */
   objectiveRef?: string;
+  /** The kind of work. */
   taskKind?: string;
+  /** taskFamily groups kinds of work that are alike. */
   taskFamily?: string;
+  /** workerKind says whether the runtime or someone outside works on it. */
   workerKind?: "runtime" | "external" | "peer";
+  /** A hint for the scheduler, a word or a number. */
   priority?: string;
+  /** Visibility says who is shown the task. */
   visibility?: "foreground" | "background" | "internal" | "hidden";
+  /** Who answers for the task. */
   owner?: Actor;
+  /** Who works on it. */
   assignee?: Actor;
+  /** What the work may touch. */
   scope?: Json;
+  /** Constraints bound what the work may do. */
   constraints?: TaskConstraints;
+  /** taskProfile says what kind of model the work needs. */
   taskProfile?: TaskProfile;
+  /** The conditions of its completion. */
   acceptance?: AcceptanceCriterion[];
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
+  /** How long a worker outside may be silent, in milliseconds. */
   heartbeatTimeoutMs?: number;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
+  /** validationState says how far the result was validated. */
   validationState?: string;
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: DeliveryState;
+  /** The deliverables of the task. */
   artifacts?: ArtifactLink[];
+  /** evidenceRefs point to what proves the work. */
   evidenceRefs?: string[];
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who changed it. */
   changedBy?: Actor;
-  /** Record is the whole task, written when a task that had left the working set is taken back into it. */
+  /** The whole task, written when a task that had left the working set is taken back into it. */
   record?: Json;
 }
 
-/** DeliveryState says whether a task's result reached who asked for it. */
+/** Says whether a task's result reached who asked for it. */
 export interface DeliveryState {
   /** Status of the delivery. */
   status: "pending" | "delivered" | "queued" | "failed" | "parent_missing" | "not_applicable" | "unknown";
-  /** Target is who the result goes to. */
+  /** Who the result goes to. */
   target?: string;
   /** Reason for people. */
   reason?: string;
 }
 
-/** ArtifactLink points to a deliverable. */
+/** Points to a deliverable. */
 export interface ArtifactLink {
-  /** ArtifactID is the deliverable's id. */
+  /** The deliverable's id. */
   artifactId: string;
-  /** URI is where the deliverable is. */
+  /** Where the deliverable is. */
   uri?: string;
-  /** MediaType of the deliverable. */
+  /** mediaType of the deliverable. */
   mediaType?: string;
 }
 
-/** TaskProgressed reports progress; for an external worker it is the heartbeat too. */
+/** Reports progress; for an external worker it is the heartbeat too. */
 export interface TaskProgressed {
+  /** How far the work is. */
   progress: Progress;
+  /** outputRefs point to what the work gave so far. */
   outputRefs?: OutputLink[];
+  /** checkpointRefs point to where the work can be taken up again. */
   checkpointRefs?: OutputLink[];
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: DeliveryState;
+  /** validationState says how far the result was validated. */
   validationState?: string;
+  /** Heartbeat says that it is a sign of life and nothing else. */
   heartbeat?: boolean;
   /** Late marks the report of a worker whose attempt is over already. */
   late?: boolean;
 }
 
-/** Progress is what is known about how far the work is. */
+/** What is known about how far the work is. */
 export interface Progress {
   /** Phase of the work: planning, working, verifying, delivering, waiting, or a word of its own. */
   phase?: string;
@@ -505,172 +644,223 @@ export interface Progress {
   percent?: number;
   /** Summary for people. */
   summary?: string;
-  /** CurrentStep names what is done now. */
+  /** currentStep names what is done now. */
   currentStep?: string;
   /** Counters by name, such as items, tests or files. */
   counters?: { [key: string]: number };
 }
 
-/** OutputLink points into an output; Offset is where what is new begins. */
+/** Points into an output; Offset is where what is new begins. */
 export interface OutputLink {
-  /** OutputRef is the reference of the output. */
+  /** The reference of the output. */
   outputRef: string;
   /** Offset of the first byte that is new. */
   offset?: number;
-  /** MediaType of the output. */
+  /** mediaType of the output. */
   mediaType?: string;
 }
 
-/** TaskCompleted ends a task whose acceptance, artifacts and delivery are reconciled. */
+/** Ends a task whose acceptance, artifacts and delivery are reconciled. */
 export interface TaskCompleted {
+  /** Completed. */
   status: "completed";
-  /** StatusReason says what people should know of the end, such as a limit that the work went beyond. */
+  /** statusReason says what people should know of the end, such as a limit that the work went beyond. */
   statusReason?: string;
+  /** Summary says what was reached, for people. */
   summary?: string;
+  /** The deliverables of the task. */
   artifacts?: ArtifactLink[];
+  /** evidenceRefs point to what proves the work. */
   evidenceRefs?: string[];
+  /** deliveryState says whether the result reached who asked for it. */
   deliveryState?: DeliveryState;
+  /** The conditions and how each was met. */
   acceptance?: AcceptanceCriterion[];
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** RunStatus is the runtime's word, for people, on what a turn or a run does now. */
+/** The runtime's word, for people, on what a turn or a run does now. */
 export interface RunStatus {
+  /** What is done now. */
   phase: "accepted" | "queued" | "preparing" | "running" | "streaming" | "waiting_input" | "waiting_permission" | "waiting_resource" | "blocked" | "retrying" | "interrupting" | "completed" | "failed" | "cancelled";
+  /** Title says it in a few words. */
   title?: string;
+  /** Detail says more, for people. */
   detail?: string;
+  /** More about the phase, for programs. */
   metadata?: Json;
   /** Checkpoints name the durable points reached so far. */
   checkpoints?: string[];
-  /** RetryAt is when a waiting retry is tried again. */
+  /** When a waiting retry is tried again. */
   retryAt?: string;
 }
 
-/** ModelRequested says that a provider was asked. */
+/** Says that a provider was asked. */
 export interface ModelRequested {
+  /** The provider that was asked. */
   provider: string;
+  /** The model that was asked. */
   model: string;
+  /** The id of this request. */
   modelRequestId: string;
-  /** Step is the ordinal of the model call within the turn, from 1. */
+  /** The ordinal of the model call within the turn, from 1. */
   step: number;
   /** Attempt counts tries of this step, from 1. */
   attempt: number;
+  /** How large the input is likely to be, in tokens. */
   estimatedTokens?: number;
+  /** Where the request is as it was sent, without secrets. */
   requestRef?: string;
   /** Purpose tells a turn's own call from a compaction or a classification. */
   purpose?: "turn" | "compaction" | "repair" | "classification";
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }
 
-/** ModelDelta is a piece of the answer's text. */
+/** A piece of the answer's text. */
 export interface ModelDelta {
+  /** The piece. */
   text: string;
-  /** Index is the ordinal of the piece within the request, from 0. */
+  /** The ordinal of the piece within the request, from 0. */
   index: number;
 }
 
-/** ModelCompleted ends a model call with a whole answer. */
+/** Ends a model call with a whole answer. */
 export interface ModelCompleted {
+  /** The request to the model. */
   modelRequestId: string;
+  /** The provider that answered. */
   provider?: string;
+  /** The model that answered. */
   model?: string;
   /** Purpose tells a turn's own call from a compaction; empty is the turn's own. */
   purpose?: "turn" | "compaction" | "repair" | "classification";
+  /** stopReason says why the model ended its answer. */
   stopReason: "end_turn" | "tool_use" | "max_tokens" | "stop_sequence" | "refusal" | "other";
+  /** Usage counts the tokens that were used. */
   usage: Usage;
+  /** usageSource says who counted the tokens. */
   usageSource?: "provider" | "estimated";
-  /** Message is the answer, without what is long in it: that is in the whole message, which is at MessageRef then. */
+  /** The answer, without what is long in it: that is in the whole message, which is at MessageRef then. */
   message?: ModelMessage;
+  /** Where the whole message is, if it is long. */
   messageRef?: string;
-  /** Preview is the beginning of a text that is only at MessageRef. */
+  /** The beginning of a text that is only at MessageRef. */
   preview?: string;
+  /** Where the provider's answer is in its own form. */
   rawRef?: string;
+  /** The provider's own id of the answer. */
   responseId?: string;
+  /** How long the call took, in milliseconds. */
   durationMs?: number;
+  /** How long the first piece of the answer took, in milliseconds. */
   timeToFirstTokenMs?: number;
 }
 
-/** ModelMessage is a whole answer of a model. */
+/** A whole answer of a model. */
 export interface ModelMessage {
+  /** What the model said. */
   text: string;
+  /** What the model thought, where it shows that. */
   reasoning?: string;
+  /** The calls that the model asked for. */
   toolCalls?: ToolCallRequest[];
   /** Native carries what the provider wants back unchanged, such as signatures. */
   native?: Json;
 }
 
-/** ToolCallRequest is a tool call that the model asked for. */
+/** A tool call that the model asked for. */
 export interface ToolCallRequest {
+  /** The id of the call. */
   toolCallId: string;
-  /** ProviderCallID is the provider's own name of the call. */
+  /** The provider's own name of the call. */
   providerCallId?: string;
+  /** The tool that is called. */
   toolName: string;
+  /** The arguments as the model gave them, without secrets. */
   arguments?: Json;
+  /** Where large arguments are. */
   argumentsRef?: string;
 }
 
-/** ModelFailed ends a model call without an answer. */
+/** Ends a model call without an answer. */
 export interface ModelFailed {
+  /** The request to the model. */
   modelRequestId: string;
+  /** The provider that was asked. */
   provider?: string;
+  /** The model that was asked. */
   model?: string;
+  /** errorCategory says of what kind the failure is, for programs. */
   errorCategory: "rate_limited" | "overloaded" | "server_error" | "timeout" | "network" | "auth" | "invalid_request" | "context_overflow" | "content_filter" | "interrupted" | "malformed";
+  /** Message says what went wrong, for people. */
   message: string;
+  /** Retryable says that another attempt may succeed. */
   retryable: boolean;
+  /** How long the provider asks to wait, in milliseconds. */
   retryAfterMs?: number;
+  /** The status of the provider's answer. */
   httpStatus?: number;
+  /** Where the provider's answer is in its own form. */
   rawRef?: string;
-  /** PartialText is what had arrived of the answer. */
+  /** What had arrived of the answer. */
   partialText?: string;
 }
 
-/** ReasoningDelta is a piece of the model's reasoning. */
+/** A piece of the model's reasoning. */
 export interface ReasoningDelta {
+  /** The piece. */
   text: string;
+  /** The ordinal of the piece within the request, from 0. */
   index: number;
 }
 
-/** ReasoningSummary is the model's reasoning in short, where it gives one. */
+/** The model's reasoning in short, where it gives one. */
 export interface ReasoningSummary {
+  /** The summary, or its beginning. */
   text: string;
+  /** Where a long summary is. */
   summaryRef?: string;
 }
 
-/** ToolCatalogResolved says which tools a turn may use. */
+/** Says which tools a turn may use. */
 export interface ToolCatalogResolved {
+  /** toolCount counts the tools. */
   toolCount: number;
+  /** The tools; absent where they are many or as before. */
   tools?: ToolInfo[];
+  /** Where the whole inventory is. */
   inventoryRef?: string;
   /** Digest tells equal inventories apart from changed ones. */
   digest?: string;
 }
 
-/** ToolInfo describes one tool as an inventory lists it. */
+/** Describes one tool as an inventory lists it. */
 export interface ToolInfo {
-  /** ToolName is the tool's name. */
+  /** The tool's name. */
   toolName: string;
-  /** Description is what the model is told of the tool. */
+  /** What the model is told of the tool. */
   description?: string;
-  /** InputSchema is the JSON Schema of the arguments. */
+  /** The JSON Schema of the arguments. */
   inputSchema?: Json;
-  /** InputSchemaRef is where a large schema is. */
+  /** Where a large schema is. */
   inputSchemaRef?: string;
   /** Capabilities that the tool needs or offers. */
   capabilities?: string[];
   /** Policy says what becomes of a call before its arguments are known. */
   policy: "allowed" | "ask" | "denied" | "sandboxed" | "unavailable";
-  /** RuntimeOwner says who carries the tool out. */
+  /** runtimeOwner says who carries the tool out. */
   runtimeOwner: "local" | "mcp_server" | "hosted_connector" | "provider_native" | "workflow" | "subagent" | "client";
-  /** IsReadOnly says that the tool changes nothing. */
+  /** isReadOnly says that the tool changes nothing. */
   isReadOnly: boolean;
-  /** IsConcurrencySafe says that calls of the tool may run beside each other. */
+  /** isConcurrencySafe says that calls of the tool may run beside each other. */
   isConcurrencySafe: boolean;
-  /** IsDestructive says that a call may lose something that nothing brings back. */
+  /** isDestructive says that a call may lose something that nothing brings back. */
   isDestructive: boolean;
-  /** InterruptBehavior says what an interrupt does to a running call. */
+  /** interruptBehavior says what an interrupt does to a running call. */
   interruptBehavior: "cancel" | "block" | "ignore";
-  /** MetadataRef is where more is said of the tool. */
+  /** Where more is said of the tool. */
   metadataRef?: string;
   /** Reason says why the tool can't be used. */
   reason?: string;
@@ -678,153 +868,225 @@ export interface ToolInfo {
   source?: string;
 }
 
-/** ToolStarted says that a model asked for a tool call. Whether it runs is decided afterwards; [ToolProgress] of the phase running says that it does. Every call has one. */
+/** Says that a model asked for a tool call. Whether it runs is decided afterwards; ToolProgress of the phase running says that it does. Every call has one. */
 export interface ToolStarted {
+  /** The tool that is called. */
   toolName: string;
+  /** The arguments, without secrets. */
   safeArgs?: Json;
+  /** Where large arguments are. */
   inputRef?: string;
+  /** What was decided about the call; pending until something is. */
   policy: "allowed" | "asked" | "denied" | "sandboxed" | "pending";
+  /** runtimeOwner says who carries the tool out. */
   runtimeOwner?: string;
+  /** isReadOnly says that the tool changes nothing. */
   isReadOnly: boolean;
+  /** isDestructive says that the call may lose something that nothing brings back. */
   isDestructive?: boolean;
+  /** isConcurrencySafe says that the call may run beside others. */
   isConcurrencySafe?: boolean;
+  /** interruptBehavior says what an interrupt does to the call while it runs. */
   interruptBehavior?: "cancel" | "block" | "ignore";
-  /** AttemptCount is in the facts of older versions alone: see [ToolStarted.Runs]. */
+  /** In the facts of older versions alone: see ToolStarted.Runs. */
   attemptCount?: number;
 }
 
-/** ToolArgs gives the arguments of a call that are not those of its start: a hook rewrote them. */
+/** Gives the arguments of a call that are not those of its start: a hook rewrote them. */
 export interface ToolArgs {
+  /** The tool that is called. */
   toolName: string;
+  /** The new arguments, without secrets. */
   safeArgs?: Json;
+  /** Where large arguments are. */
   inputRef?: string;
+  /** Source says who changed the arguments. */
   source?: "model" | "hook" | "user" | "runtime";
 }
 
-/** ToolProgress is a step, a sign of life or a piece of output of a tool call. */
+/** A step, a sign of life or a piece of output of a tool call. */
 export interface ToolProgress {
+  /** The tool that is called. */
   toolName: string;
-  /** Phase is set where the call begins to run, or was lost and is run again. Until the first "running" nothing of the call has happened. */
+  /** Set where the call begins to run, or was lost and is run again. Until the first "running" nothing of the call has happened. */
   phase?: "running" | "lost";
+  /** Message says what the tool does now, for people. */
   message?: string;
+  /** How much is done, from 0 to 1. */
   fraction?: number;
+  /** A piece of output. */
   text?: string;
+  /** The ordinal of the piece within the call. */
   index?: number;
   /** Policy says by what a call runs, AttemptCount how often it began to. */
   policy?: "allowed" | "asked" | "sandboxed";
+  /** attemptCount counts how often the call began to run. */
   attemptCount?: number;
+  /** Links name the facts that the call rests on. */
   links?: ToolLinks;
 }
 
-/** ToolLinks name the facts that a tool call rests on: the last of each kind. */
+/** Name the facts that a tool call rests on: the last of each kind. */
 export interface ToolLinks {
-  /** PermissionEventID is the permission.evaluated about it. */
+  /** The permission.evaluated about it. */
   permissionEventId?: string;
-  /** ApprovalActionID is the action that asked a person about it. */
+  /** The action that asked a person about it. */
   approvalActionId?: string;
-  /** SandboxEventID is the sandbox.applied with the boundary that it got. */
+  /** The sandbox.applied with the boundary that it got. */
   sandboxEventId?: string;
 }
 
-/** ToolResult ends a tool call with a result. A command's non-zero exit is a result. */
+/** Ends a tool call with a result. A command's non-zero exit is a result. */
 export interface ToolResult {
+  /** The tool that is called. */
   toolName: string;
+  /** Status says whether the tool succeeded, failed in its own words, or goes on in the background. */
   status: "ok" | "error" | "background";
+  /** The beginning of the output, as the model sees it. */
   preview: string;
+  /** How long it took, in milliseconds. */
   durationMs: number;
+  /** Where the whole output is, if the preview is not. */
   outputRef?: string;
+  /** The size of the whole output in bytes. */
   sizeBytes?: number;
+  /** The type of the output. */
   mediaType?: string;
   /** Truncated says that the preview is not the whole output, which is at OutputRef. */
   truncated?: boolean;
+  /** The result as data, if the tool gives one. */
   structuredContent?: Json;
+  /** Where a large result as data is. */
   structuredRef?: string;
+  /** artifactRefs point to deliverables that the call made. */
   artifactRefs?: string[];
+  /** imageRefs point to images in the output. */
   imageRefs?: string[];
-  /** ExitCode of a command; null while it runs in the background. */
+  /** exitCode of a command; null while it runs in the background. */
   exitCode?: number | null;
+  /** The process that the call started. */
   processId?: string;
-  /** ChangedFiles lists what the call changed under the workspace. */
+  /** changedFiles lists what the call changed under the workspace. */
   changedFiles?: FileChange[];
+  /** Links name the facts that the call rests on. */
   links?: ToolLinks;
 }
 
-/** FileChange is one changed file, with its earlier content kept for undo. */
+/** One changed file, with its earlier content kept for undo. */
 export interface FileChange {
+  /** The path of the file, relative to the workspace if it is inside. */
   path: string;
+  /** Change says what became of the file. */
   change: "created" | "modified" | "deleted";
+  /** Where its earlier content is. */
   beforeRef?: string;
+  /** The hash of its content after the change. */
   afterHash?: string;
+  /** Mode has its permission bits after the change, as Unix has them. */
   mode?: number;
   /** Note says why the earlier content could not be kept. */
   note?: string;
 }
 
-/** ToolFailed ends a tool call without a result. */
+/** Ends a tool call without a result. */
 export interface ToolFailed {
+  /** The tool that is called. */
   toolName: string;
+  /** errorCategory says of what kind the failure is, for programs. */
   errorCategory: "invalid_input" | "not_found" | "denied" | "sandbox_violation" | "timeout" | "interrupted" | "lost" | "hook_blocked" | "execution" | "unavailable";
+  /** Message says what went wrong, for people and the model. */
   message: string;
+  /** Retryable says that another attempt may succeed. */
   retryable: boolean;
+  /** Advice says what to do next. */
   advice?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
+  /** Where the output is that came before the failure. */
   outputRef?: string;
-  /** ChangedFiles lists what the call changed before it failed. */
+  /** changedFiles lists what the call changed before it failed. */
   changedFiles?: FileChange[];
+  /** Links name the facts that the call rests on. */
   links?: ToolLinks;
 }
 
-/** ActionRequired pauses work for a decision or an input. */
+/** Pauses work for a decision or an input. */
 export interface ActionRequired {
+  /** actionType says what is asked for. */
   actionType: "tool_permission" | "structured_input" | "plan_approval" | "credential" | "sandbox_escape" | "client_tool" | "resume" | "host_policy";
+  /** The question, for people. */
   prompt?: string;
+  /** The JSON Schema that an input must satisfy. */
   schema?: Json;
+  /** The answers that are accepted. */
   decisions: string[];
+  /** What the decision is about: paths, hosts, parts of a command. */
   scope?: Json;
+  /** The tool whose call waits. */
   toolName?: string;
+  /** The arguments, without secrets. */
   safeArgs?: Json;
+  /** Where large arguments are. */
   inputRef?: string;
   /** Reason says why the action is needed. */
   reason?: string;
+  /** The rules because of which it is asked. */
   ruleRefs?: string[];
+  /** When it is decided without an answer; absent if it waits for ever. */
   expiresAt?: string;
-  /** OnTimeout is the decision that applies when no answer arrives in time. */
+  /** The decision that applies when no answer arrives in time. */
   onTimeout?: "deny" | "cancel";
+  /** Destructive says that what is asked about may lose something for good. */
   destructive?: boolean;
-  /** OnceOnly says that an approval can't be for the session: what would run can change between two calls. */
+  /** onceOnly says that an approval can't be for the session: what would run can change between two calls. */
   onceOnly?: boolean;
-  /** KeepRules are what the scope project would keep: the rules by which calls like this one run from then on. Without them the scope isn't offered. KeepFor is the project, the folder that they hold in. */
+  /** What the scope project would keep: the rules by which calls like this one run from then on. Without them the scope isn't offered. KeepFor is the project, the folder that they hold in. */
   keepRules?: PolicyRule[];
+  /** The project, the folder that kept rules would hold in. */
   keepFor?: string;
-  /** CredentialRef names what is asked for; the credential itself never appears. */
+  /** credentialRef names what is asked for; the credential itself never appears. */
   credentialRef?: string;
 }
 
-/** ActionResolved is the answer to an action. */
+/** The answer to an action. */
 export interface ActionResolved {
+  /** The answer. */
   decision: "allow" | "deny" | "cancel" | "submit";
+  /** Status says how the action ended. */
   status: "resolved" | "expired" | "cancelled";
+  /** decisionSource says who or what answered. */
   decisionSource: "human" | "host_policy" | "timeout" | "runtime" | "peer";
+  /** What was asked for. */
   actionType?: string;
+  /** The input that was given, without secrets. */
   payload?: Json;
+  /** Where a large input is. */
   payloadRef?: string;
+  /** Scope says for how long an approval holds. */
   scope?: "once" | "session" | "project";
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who answered. */
   resolvedBy?: Actor;
 }
 
-/** QueueChanged gives a thread's whole queue after the change, first to run first. */
+/** Gives a thread's whole queue after the change, first to run first. */
 export interface QueueChanged {
+  /** The turns that wait, first to run first. */
   queue: QueueEntry[];
+  /** Reason says what changed the queue. */
   reason: "queued" | "started" | "removed" | "promoted" | "cleared" | "resumed";
+  /** The turn that came or went. */
   turnId?: string;
+  /** The policy of the turn that came. */
   policy?: "queue" | "reject" | "interrupt" | "steer";
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** QueueEntry is one waiting turn. */
+/** One waiting turn. */
 export interface QueueEntry {
-  /** TurnID is the turn that waits. */
+  /** The turn that waits. */
   turnId: string;
   /** Position from 1, first to run first. */
   position: number;
@@ -832,513 +1094,693 @@ export interface QueueEntry {
   source: string;
 }
 
-/** ContextResolved says what went into the context of a turn's model calls. */
+/** Says what went into the context of a turn's model calls. */
 export interface ContextResolved {
+  /** What was selected. */
   items: ContextItem[];
+  /** What was left out, with reasons. */
   omissions?: ContextOmission[];
+  /** missingFacts names what would be needed and is not there. */
   missingFacts?: string[];
-  /** EstimatedTokens is what was said so far, the input and the files; instructions and the descriptions of tools are not in it, but in what a provider counts. */
+  /** What was said so far, the input and the files; instructions and the descriptions of tools are not in it, but in what a provider counts. */
   estimatedTokens?: number;
+  /** How many tokens the model takes at most. */
   contextWindow?: number;
+  /** Where the whole selection is. */
   contextRef?: string;
 }
 
-/** ContextItem is something that was selected for the model's context. */
+/** Something that was selected for the model's context. */
 export interface ContextItem {
   /** Kind of the item. */
   kind: "instructions" | "history" | "file" | "memory" | "knowledge" | "source" | "browser" | "policy" | "tool_inventory" | "summary" | "other";
-  /** Ref is where the item is. */
+  /** Where the item is. */
   ref?: string;
   /** Title for people. */
   title?: string;
-  /** Tokens is its size as far as it is known. */
+  /** Its size as far as it is known. */
   tokens?: number;
   /** Digest identifies the content. */
   digest?: string;
 }
 
-/** ContextOmission is something that was left out, or is missing, and why. */
+/** Something that was left out, or is missing, and why. */
 export interface ContextOmission {
   /** Kind of what was left out. */
   kind: string;
-  /** Ref is where it is. */
+  /** Where it is. */
   ref?: string;
   /** Reason says why it was left out. */
   reason: string;
 }
 
-/** CompactionStarted opens a compaction. */
+/** Opens a compaction. */
 export interface CompactionStarted {
-  compactionId: string;
-  trigger: "context_fraction" | "requested" | "context_overflow";
-  affectedTurns: string[];
-  tokensBefore: number;
-  attempt?: number;
-}
-
-/** CompactionCompleted replaces earlier turns by a summary in the context. */
-export interface CompactionCompleted {
-  /** CompactionID is the compaction's id. */
+  /** The compaction's id. */
   compactionId: string;
   /** Trigger says who or what asked for it. */
   trigger: "context_fraction" | "requested" | "context_overflow";
-  /** AffectedTurns are the turns that the summary stands for. */
+  /** The turns that are to be summed up. */
   affectedTurns: string[];
-  /** SummaryRef is where the summary is. */
-  summaryRef: string;
-  /** SummaryPreview is the beginning of the summary. */
-  summaryPreview?: string;
-  /** ContinuationRef is where the text is with which the thread goes on. */
-  continuationRef?: string;
-  /** TokensBefore is the size of the conversation before. */
+  /** The size of the conversation before. */
   tokensBefore: number;
-  /** TokensAfter is the size of the conversation after. */
+  /** Attempt counts the tries of this compaction, from 1. */
+  attempt?: number;
+}
+
+/** Replaces earlier turns by a summary in the context. */
+export interface CompactionCompleted {
+  /** The compaction's id. */
+  compactionId: string;
+  /** Trigger says who or what asked for it. */
+  trigger: "context_fraction" | "requested" | "context_overflow";
+  /** The turns that the summary stands for. */
+  affectedTurns: string[];
+  /** Where the summary is. */
+  summaryRef: string;
+  /** The beginning of the summary. */
+  summaryPreview?: string;
+  /** Where the text is with which the thread goes on. */
+  continuationRef?: string;
+  /** The size of the conversation before. */
+  tokensBefore: number;
+  /** The size of the conversation after. */
   tokensAfter: number;
   /** Preserved lists what was kept. */
   preserved: Preserved;
-  /** ThroughSequence is the last event that the summary covers. */
+  /** The last event that the summary covers. */
   throughSequence: number;
 }
 
-/** Preserved lists what a compaction must not lose. */
+/** Lists what a compaction must not lose. */
 export interface Preserved {
-  /** Actions are the pending actions. */
+  /** The pending actions. */
   actions: string[];
-  /** Incidents are the incidents that are still of interest. */
+  /** The incidents that are still of interest. */
   incidents: string[];
-  /** EvidenceRefs point to evidence. */
+  /** evidenceRefs point to evidence. */
   evidenceRefs: string[];
-  /** ArtifactRefs point to artifacts. */
+  /** artifactRefs point to artifacts. */
   artifactRefs: string[];
 }
 
-/** CompactionFailed leaves the thread as it was. */
+/** Leaves the thread as it was. */
 export interface CompactionFailed {
+  /** The compaction's id. */
   compactionId: string;
+  /** Trigger says who or what asked for it. */
   trigger: "context_fraction" | "requested" | "context_overflow";
+  /** Error says what went wrong. */
   error: Failure;
+  /** Attempt counts the tries of this compaction, from 1. */
   attempt?: number;
+  /** willRetry says that it is tried again. */
   willRetry: boolean;
 }
 
-/** ArtifactChanged says that a deliverable was observed or produced. */
+/** Says that a deliverable was observed or produced. */
 export interface ArtifactChanged {
+  /** Change says what became of the artifact. */
   change: "created" | "updated" | "deleted" | "observed";
+  /** Its name, for people. */
   title?: string;
+  /** Kind says what it is, such as file or report. */
   kind?: string;
+  /** Where it is. */
   uri?: string;
+  /** The version of it that this is about. */
   versionId?: string;
+  /** Where its content can be read. */
   readRef?: string;
+  /** Where a short form of it is. */
   previewRef?: string;
+  /** Where the difference from the version before is. */
   diffRef?: string;
+  /** The type of its content. */
   mediaType?: string;
+  /** The size of its content in bytes. */
   sizeBytes?: number;
+  /** The hash of its content. */
   hash?: string;
-  /** ValidationIssues counts known problems; absent means not validated. */
+  /** validationIssues counts known problems; absent means not validated. */
   validationIssues?: number;
 }
 
-/** EvidenceChanged says that evidence, a replay case or a review was exported or observed. */
+/** Says that evidence, a replay case or a review was exported or observed. */
 export interface EvidenceChanged {
+  /** Kind says what was exported or observed. */
   kind: "evidence" | "replay" | "review" | "benchmark_trial" | "verification" | "note";
+  /** Where the evidence pack is. */
   packRef?: string;
+  /** Where the replay case is. */
   replayRef?: string;
+  /** Where the review is. */
   reviewRef?: string;
+  /** Where the trace is. */
   traceRef?: string;
+  /** The verdicts. */
   verificationOutcomes?: VerificationOutcome[];
+  /** A remark, for people. */
   note?: string;
-  /** RecordedBy is who put a verdict or a note in. */
+  /** Who put a verdict or a note in. */
   recordedBy?: Actor;
+  /** The last event that the evidence covers. */
   chainSequence?: number;
+  /** The chain's hash at that event, in hex. */
   chainHash?: string;
-  /** DurationMs is how long the export took. */
+  /** How long the export took. */
   durationMs?: number;
 }
 
-/** VerificationOutcome is one verdict of an evidence system. */
+/** One verdict of an evidence system. */
 export interface VerificationOutcome {
   /** Name of the check. */
   name: string;
-  /** Status is the verdict, such as passed or failed. */
+  /** The verdict, such as passed or failed. */
   status: string;
-  /** Ref is where the details are. */
+  /** Where the details are. */
   ref?: string;
 }
 
-/** SubagentSpawned creates a child with a thread of its own. */
+/** Creates a child with a thread of its own. */
 export interface SubagentSpawned {
+  /** The thread that wanted the child. */
   parentThreadId: string;
+  /** The turn that wanted the child. */
   parentTurnId?: string;
+  /** The subagent that wanted the child, if one did. */
   parentSubagentId?: string;
+  /** The thread of the child. */
   childThreadId: string;
+  /** Role says what the child is for. */
   role?: string;
+  /** The name of the child, for people. */
   nickname?: string;
+  /** What bounds the child. */
   isolation?: Isolation;
+  /** The model that the child uses, if it has one of its own. */
   model?: string;
+  /** How deep the child is nested: 1 for one of a main thread. */
   depth: number;
+  /** Where a large input is. */
   inputRef?: string;
+  /** What the child is told first. */
   input?: Json;
+  /** Who wanted the child. */
   spawnedBy?: Actor;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
-  /** Peer is the agent that the child is, if it is another one: a configured one's id, or the address of a card. PeerTaskID is the local task that it works on. */
+  /** The agent that the child is, if it is another one: a configured one's id, or the address of a card. PeerTaskID is the local task that it works on. */
   peer?: string;
+  /** The local task that the peer works on. */
   peerTaskId?: string;
 }
 
-/** Isolation bounds a subagent. */
+/** Bounds a subagent. */
 export interface Isolation {
   /** Tools that the subagent may use; its parent's if absent. */
   tools?: string[];
-  /** PermissionMode of the subagent; its parent's if absent. */
+  /** permissionMode of the subagent; its parent's if absent. */
   permissionMode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** Cwd is the folder that the subagent works in. */
+  /** The folder that the subagent works in. */
   cwd?: string;
-  /** BudgetUSD is the subagent's share of its parent's budget. */
+  /** The subagent's share of its parent's budget. */
   budgetUSD?: number;
 }
 
-/** SubagentStatus says what a child does now. */
+/** Says what a child does now. */
 export interface SubagentStatus {
+  /** What the child does. */
   status: "spawned" | "running" | "waiting" | "blocked" | "idle" | "resumed" | "interrupted" | "stale" | "unknown";
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** SubagentMessage is input to a child or output of it. */
+/** Input to a child or output of it. */
 export interface SubagentMessage {
+  /** The message, or its beginning. */
   text?: string;
+  /** The message as a list of parts. */
   input?: Json;
+  /** Where a large message is. */
   messageRef?: string;
+  /** Who said it. */
   from?: Actor;
+  /** The turn of the child that it belongs to. */
   turnId?: string;
 }
 
-/** SubagentEnded ends a child: completed, failed or closed. */
+/** Ends a child: completed, failed or closed. */
 export interface SubagentEnded {
+  /** Status says how the child ended. */
   status: "completed" | "failed" | "closed";
+  /** Reason says why, for people. */
   reason?: string;
+  /** Error says what went wrong. */
   error?: Failure;
+  /** Where the child's last message is. */
   messageRef?: string;
+  /** The beginning of the child's last message. */
   preview?: string;
+  /** Usage counts the tokens of the child. */
   usage?: Usage;
+  /** What the child cost in US dollars, as far as prices are known. */
   costUSD?: number;
 }
 
-/** LimitChanged says that a limit was set or changed. */
+/** Says that a limit was set or changed. */
 export interface LimitChanged {
+  /** Kind says what is limited. */
   kind: "cost" | "quota" | "rate_limit" | "budget" | "policy";
+  /** Name names the limit. */
   name: string;
+  /** The most that may be used from now on; null for no limit. */
   limit: number | null;
+  /** Unit says what is counted, such as USD. */
   unit?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** When the limit ends; absent if it does not. */
   until?: string;
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** SnapshotUpdated says that a read model was written, or that a stream goes on from a snapshot. */
+/** Says that a read model was written, or that a stream goes on from a snapshot. */
 export interface SnapshotUpdated {
+  /** Snapshot names the read model. */
   snapshot: string;
+  /** The last event that the snapshot has. */
   atSequence: number;
+  /** recoveryMode says how the stream goes on. */
   recoveryMode?: "replay" | "snapshot_repair";
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** RuntimeNotice is a warning or an error of the runtime itself. */
+/** A warning or an error of the runtime itself. */
 export interface RuntimeNotice {
+  /** A stable name, for programs. */
   code: string;
+  /** Message says what happened, for people. */
   message: string;
   /** Advice says what to do next. */
   advice?: string;
+  /** Figures and names, for programs. */
   details?: Json;
 }
 
-/** PermissionEvaluated is a decision on whether something may run, before it runs. */
+/** A decision on whether something may run, before it runs. */
 export interface PermissionEvaluated {
   /** Decision on the call. */
   decision: "allow" | "ask" | "deny";
-  /** DecisionSource says who or what decided. */
+  /** decisionSource says who or what decided. */
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default";
-  /** DecisionReason says why. */
+  /** decisionReason says why. */
   decisionReason: string;
-  /** RuleRefs are the rules that the decision rests on. */
+  /** The rules that the decision rests on. */
   ruleRefs: string[];
-  /** Scope is what the decision is about: paths, hosts, the command's parts. */
+  /** What the decision is about: paths, hosts, the command's parts. */
   scope: Json;
   /** Destructive says that something may be lost that nothing brings back. */
   destructive: boolean;
-  /** ToolName is the tool of the call. */
+  /** The tool of the call. */
   toolName: string;
-  /** PermissionMode that the decision was made in. */
+  /** permissionMode that the decision was made in. */
   permissionMode?: string;
-  /** SafeArgs are the arguments, without secrets. */
+  /** The arguments, without secrets. */
   safeArgs?: Json;
-  /** InputRef is where large arguments are. */
+  /** Where large arguments are. */
   inputRef?: string;
-  /** UpdatedInputRef is where the arguments are as a hook changed them. */
+  /** Where the arguments are as a hook changed them. */
   updatedInputRef?: string;
-  /** ApprovalActionID is the action that asks for an approval. */
+  /** The action that asks for an approval. */
   approvalActionId?: string;
-  /** ExpiresAt is when the decision is over. */
+  /** When the decision is over. */
   expiresAt?: string;
   /** Impact says what the call would do. */
   impact?: string;
-  /** RollbackAdvice says how it can be taken back. */
+  /** rollbackAdvice says how it can be taken back. */
   rollbackAdvice?: string;
-  /** Subcommands are the simple commands that a command line was parsed into. */
+  /** The simple commands that a command line was parsed into. */
   subcommands?: string[];
-  /** GrantID is the earlier approval that answered an ask. */
+  /** The earlier approval that answered an ask. */
   grantId?: string;
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
-  /** ConfinementRef is what confines commands, and what bounds agents, from here on; empty if it is what the session named before. */
+  /** What confines commands, and what bounds agents, from here on; empty if it is what the session named before. */
   confinementRef?: string;
-  /** Lookups are what was found in the file system where the decision depends on it. */
+  /** What was found in the file system where the decision depends on it. */
   lookups?: PathLookup[];
 }
 
-/** PathLookup is what a decision found at a path. */
+/** What a decision found at a path. */
 export interface PathLookup {
   /** Path that was looked up. */
   path: string;
-  /** LeadsTo is where symbolic links lead; empty if there are none. */
+  /** Where symbolic links lead; empty if there are none. */
   leadsTo?: string;
-  /** ContentHash is that of the file, where an approval depends on its content. */
+  /** That of the file, where an approval depends on its content. */
   contentHash?: string;
-  /** Script is the text of a shell script, where the decision depends on what it runs. */
+  /** The text of a shell script, where the decision depends on what it runs. */
   script?: string;
 }
 
-/** PermissionRequested says that a person or the host is asked. */
+/** Says that a person or the host is asked. */
 export interface PermissionRequested {
+  /** The tool that is called. */
   toolName: string;
+  /** The action that asks. */
   actionId: string;
+  /** Reason says why, for people. */
   reason: string;
+  /** The rules because of which it is asked. */
   ruleRefs?: string[];
+  /** askedOf says who is asked. */
   askedOf?: "human" | "host" | "channel";
+  /** The subagent whose call it is. */
   subagentId?: string;
 }
 
-/** PermissionResolved is the outcome of a request for permission. */
+/** The outcome of a request for permission. */
 export interface PermissionResolved {
+  /** The outcome. */
   decision: "allow" | "deny" | "timeout" | "cancel";
+  /** decisionSource says who or what decided. */
   decisionSource: "mode" | "rule" | "hook" | "human" | "host_policy" | "classifier" | "default" | "peer";
+  /** decisionReason says why. */
   decisionReason?: string;
+  /** The action that asked. */
   actionId?: string;
+  /** The tool that is called. */
   toolName?: string;
+  /** Scope says for how long an approval holds. */
   scope?: "once" | "session" | "project";
+  /** The approval that later calls may rest on. */
   grantId?: string;
+  /** When that approval ends. */
   expiresAt?: string;
+  /** Who decided. */
   resolvedBy?: Actor;
+  /** The channel that the answer came over. */
   channelId?: string;
-  /** PermissionMode is the mode that an approved plan is carried out in. */
+  /** The mode that an approved plan is carried out in. */
   permissionMode?: string;
 }
 
-/** SandboxApplied says which boundary a tool or a process received. */
+/** Says which boundary a tool or a process received. */
 export interface SandboxApplied {
   /** Mode of the sandbox. */
   mode: "read_only" | "workspace_write" | "danger_full_access" | "none";
-  /** Cwd is the folder that the command begins in. */
+  /** The folder that the command begins in. */
   cwd: string;
-  /** ReadRoots are the folders that can be read. */
+  /** The folders that can be read. */
   readRoots: string[];
-  /** WriteRoots are the folders that can be changed. */
+  /** The folders that can be changed. */
   writeRoots: string[];
   /** Network says whether connections are allowed. */
   network: "deny" | "allow" | "proxy";
-  /** AllowedHosts are the hosts that can be reached. */
+  /** The hosts that can be reached. */
   allowedHosts?: string[];
   /** Enforcement names what the kernel really enforces. */
   enforcement: Enforcement;
-  /** EnvironmentID is where the environment of the process is described. */
+  /** Where the environment of the process is described. */
   environmentRef?: string;
-  /** ProcessLimits are the limits that hold, by name. */
+  /** The limits that hold, by name. */
   processLimits?: { [key: string]: number };
   /** Hidden paths can't be read, whatever the roots say. */
   hidden?: string[];
   /** Protected paths can't be changed, whatever the roots say. */
   protected?: string[];
-  /** NotEnforced names each boundary that was asked for and isn't there, and why. */
+  /** notEnforced names each boundary that was asked for and isn't there, and why. */
   notEnforced?: string[];
-  /** HookRunID is the run of the hook whose process received the boundary; empty if it is a tool's. */
+  /** The run of the hook whose process received the boundary; empty if it is a tool's. */
   hookRunId?: string;
 }
 
-/** Enforcement names, per boundary, the mechanism that the kernel really enforces, or "none". */
+/** Names, per boundary, the mechanism that the kernel really enforces, or "none". */
 export interface Enforcement {
-  /** Filesystem is what confines files, or none. */
+  /** What confines files, or none. */
   filesystem: string;
-  /** Network is what confines connections, or none. */
+  /** What confines connections, or none. */
   network: string;
-  /** Processes is what confines other processes, or none. */
+  /** What confines other processes, or none. */
   processes: string;
-  /** Limits is what bounds resources, or none. */
+  /** What bounds resources, or none. */
   limits: string;
-  /** Rules is what holds deny and ask rules where a command starts programs. */
+  /** What holds deny and ask rules where a command starts programs. */
   rules: string;
 }
 
-/** SandboxViolation says that a boundary was hit. */
+/** Says that a boundary was hit. */
 export interface SandboxViolation {
+  /** Boundary says which boundary was hit. */
   boundary: "filesystem" | "network" | "process" | "limit" | "environment" | "rule" | "workspace";
+  /** The path that was out of bounds. */
   path?: string;
+  /** The host that was out of bounds. */
   host?: string;
+  /** Detail says what was tried, for people. */
   detail: string;
+  /** The tool that tried. */
   toolName?: string;
 }
 
-/** HookStarted says that a hook runs. */
+/** Says that a hook runs. */
 export interface HookStarted {
+  /** The id of this run of the hook. */
   hookRunId: string;
+  /** Where in the work the hook is called. */
   point: "session_start" | "user_prompt_submit" | "pre_tool_use" | "permission_request" | "post_tool_use" | "post_tool_failure" | "post_sampling" | "stop";
+  /** handlerRef names the handler in the configuration. */
   handlerRef: string;
+  /** How long the hook may take, in milliseconds. */
   timeoutMs?: number;
+  /** Where what the hook was given is. */
   inputRef?: string;
+  /** The beginning of what the hook was given. */
   preview?: string;
 }
 
-/** HookCompleted is a hook's answer. */
+/** A hook's answer. */
 export interface HookCompleted {
+  /** The id of this run of the hook. */
   hookRunId: string;
+  /** Where in the work the hook is called. */
   point: "session_start" | "user_prompt_submit" | "pre_tool_use" | "permission_request" | "post_tool_use" | "post_tool_failure" | "post_sampling" | "stop";
+  /** handlerRef names the handler in the configuration. */
   handlerRef: string;
+  /** What the hook wants. */
   decision: "continue" | "block" | "allow" | "deny" | "ask";
+  /** How long it took, in milliseconds. */
   durationMs: number;
+  /** The hook's own, for people. */
   reason?: string;
+  /** Where the input is as it was before. */
   originalInputRef?: string;
+  /** Where the input is as the hook changed it. */
   updatedInputRef?: string;
+  /** Where a tool's output is as the hook changed it. */
   updatedToolOutputRef?: string;
+  /** additionalContextRefs point to what the hook adds to the context. */
   additionalContextRefs?: string[];
+  /** suppressOutput says that the output is not shown to the model. */
   suppressOutput?: boolean;
+  /** What the hook wants to be kept. */
   auditRefs?: string[];
   /** Last says that no other hook of the point runs after this one. */
   last?: boolean;
 }
 
-/** HookFailed says that a hook gave no answer, and what follows. */
+/** Says that a hook gave no answer, and what follows. */
 export interface HookFailed {
+  /** The id of this run of the hook. */
   hookRunId: string;
+  /** Where in the work the hook is called. */
   point: "session_start" | "user_prompt_submit" | "pre_tool_use" | "permission_request" | "post_tool_use" | "post_tool_failure" | "post_sampling" | "stop";
+  /** handlerRef names the handler in the configuration. */
   handlerRef: string;
+  /** errorCategory says of what kind the failure is, for programs. */
   errorCategory: "timeout" | "spawn" | "exit" | "malformed" | "network" | "internal" | "lost";
+  /** Message says what went wrong, for people. */
   message: string;
+  /** Retryable says that another attempt may succeed. */
   retryable: boolean;
+  /** failureBehavior says whether the work goes on (open) or not (closed). */
   failureBehavior: "open" | "closed";
+  /** How long it took, in milliseconds. */
   durationMs?: number;
   /** Last says that no other hook of the point runs after this one. */
   last?: boolean;
 }
 
-/** PolicyChanged gives the whole policy of one source after the change. */
+/** Gives the whole policy of one source after the change. */
 export interface PolicyChanged {
   /** Source says whose policy it is. That of a turn is its mode alone, and ends with it. That of a project is what people kept when they answered questions there. */
   source: "host" | "workspace" | "session" | "project" | "turn";
+  /** The mode of the source from now on; absent if it has none. */
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
-  /** ModeOrigin says where the host's mode comes from, as a rule's origin does. */
+  /** modeOrigin says where the host's mode comes from, as a rule's origin does. */
   modeOrigin?: "configuration" | "stored";
+  /** All rules of the source from now on. */
   rules: PolicyRule[];
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who changed it. */
   changedBy?: Actor;
-  /** Workspace is the folder whose rules these are, in the runtime's own session: what its sessions are held to. Empty in a session. Account is whose they are, of a project's. */
+  /** The folder whose rules these are, in the runtime's own session: what its sessions are held to. Empty in a session. Account is whose they are, of a project's. */
   workspace?: string;
+  /** Whose rules those of a project are. */
   account?: string;
   /** Held says what the workspace's file has changed that doesn't count until a person accepts it. */
   held?: string[];
-  /** ApprovalActionID is the action whose answer changed it, such as the approval of a plan. */
+  /** The action whose answer changed it, such as the approval of a plan. */
   approvalActionId?: string;
 }
 
-/** ProcessStarted enters a process into the ledger. It is durable before the process runs any code of the command. */
+/** Enters a process into the ledger. It is durable before the process runs any code of the command. */
 export interface ProcessStarted {
+  /** The id of the process in the ledger. */
   processId: string;
+  /** The program and its arguments. */
   command: string[];
+  /** The folder that it begins in. */
   cwd: string;
+  /** tty says that it has a terminal. */
   tty: boolean;
   /** Pid, StartTime, BootID and Cgroup identify the process after a restart. */
   pid?: number;
+  /** When the kernel says that it began. */
   startTime?: string;
+  /** bootId names the start of the machine since which it runs. */
   bootId?: string;
+  /** The control group that it is in. */
   cgroup?: string;
+  /** Background says that the call which started it does not wait for it. */
   background?: boolean;
+  /** The height of its terminal. */
   rows?: number;
+  /** The width of its terminal. */
   cols?: number;
 }
 
-/** ProcessOutput is a piece of a process's output. */
+/** A piece of a process's output. */
 export interface ProcessOutput {
+  /** The process that it is about. */
   processId: string;
+  /** Stream says where the process wrote it. */
   stream: "stdout" | "stderr" | "tty";
+  /** The piece, if it is text. */
   text?: string;
-  /** OutputRef is where a piece is that isn't text, or that comes after the text that the facts of a process carry. */
+  /** Where a piece is that isn't text, or that comes after the text that the facts of a process carry. */
   outputRef?: string;
   /** Offset of the piece's first byte in the stream. */
   offset: number;
+  /** The size of the piece in bytes. */
   sizeBytes?: number;
+  /** Binary says that the piece is not text. */
   binary?: boolean;
 }
 
-/** ProcessInput says that something was written to a process. */
+/** Says that something was written to a process. */
 export interface ProcessInput {
+  /** The process that it is about. */
   processId: string;
+  /** How many bytes were written. */
   sizeBytes: number;
+  /** The beginning of what was written, without secrets. */
   preview?: string;
+  /** eof says that nothing more comes. */
   eof?: boolean;
+  /** The new height of the terminal. */
   rows?: number;
+  /** The new width of the terminal. */
   cols?: number;
+  /** Who wrote it. */
   writtenBy?: Actor;
 }
 
-/** ProcessCompleted says that a process ended by itself. */
+/** Says that a process ended by itself. */
 export interface ProcessCompleted {
+  /** The process that it is about. */
   processId: string;
+  /** What the process ended with. */
   exitCode: number;
+  /** The signal that ended it, if one did. */
   signal?: string;
+  /** How long it ran, in milliseconds. */
   durationMs: number;
+  /** Where the whole output is. */
   outputRef?: string;
+  /** Where the whole error output is, if it is kept apart. */
   stderrRef?: string;
+  /** The size of the whole output in bytes. */
   sizeBytes?: number;
+  /** The processor time that it used, in milliseconds. */
   cpuMs?: number;
+  /** The most memory that it had, in bytes. */
   maxRssBytes?: number;
 }
 
-/** ProcessFailed says that a process could not run, or can no longer be identified. */
+/** Says that a process could not run, or can no longer be identified. */
 export interface ProcessFailed {
+  /** The process that it is about. */
   processId: string;
+  /** errorCategory says of what kind the failure is, for programs. */
   errorCategory: "spawn" | "sandbox" | "permission" | "timeout" | "transport" | "lost";
+  /** Message says what went wrong, for people. */
   message: string;
+  /** mayStillExist says that the process may still run, out of reach. */
   mayStillExist?: boolean;
+  /** Where the output is that was seen. */
   outputRef?: string;
 }
 
-/** ProcessTerminated says that a process was ended. */
+/** Says that a process was ended. */
 export interface ProcessTerminated {
+  /** The process that it is about. */
   processId: string;
+  /** Reason says on whose behalf it was ended. */
   reason: "user" | "policy" | "parent_cancelled" | "shutdown" | "timeout" | "recovery";
+  /** The signal that was sent. */
   signal?: string;
+  /** Detail says more, for people. */
   detail?: string;
+  /** How long it ran, in milliseconds. */
   durationMs?: number;
+  /** Where the whole output is. */
   outputRef?: string;
+  /** Who ended it. */
   terminatedBy?: Actor;
+  /** When it was found to have ended. */
   endedAt?: string;
 }
 
-/** RoutingCandidates is the set of models that a turn can choose from. */
+/** The set of models that a turn can choose from. */
 export interface RoutingCandidates {
+  /** candidateCount counts the candidates. */
   candidateCount: number;
+  /** The models that can do the work. */
   candidates: Candidate[];
+  /** The models that can not, with reasons. */
   excluded: Exclusion[];
+  /** What a model must have. */
   hardConstraints?: string[];
+  /** What decides between those that have it. */
   preferences?: string[];
+  /** The kind of work, if it is known. */
   taskKind?: string;
-  /** DecisionReason and CapabilityGap are set when no candidate is left. */
+  /** decisionReason and CapabilityGap are set when no candidate is left. */
   decisionReason?: string;
+  /** capabilityGap says what every model lacks; set when no candidate is left. */
   capabilityGap?: string;
-  /** Resting are the models that were left alone at that time. */
+  /** The models that were left alone at that time. */
   resting?: RestingModel[];
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }
 
-/** Candidate is a model that could do the work. */
+/** A model that could do the work. */
 export interface Candidate {
   /** Provider that offers the model. */
   provider: string;
@@ -1346,11 +1788,11 @@ export interface Candidate {
   model: string;
   /** Capabilities that the model has. */
   capabilities?: string[];
-  /** EstimatedCostUSD of the next request; absent where no price is known. */
+  /** estimatedCostUSD of the next request; absent where no price is known. */
   estimatedCostUSD?: number;
 }
 
-/** Exclusion is a model that can't do the work, and why. */
+/** A model that can't do the work, and why. */
 export interface Exclusion {
   /** Model that could not be chosen. */
   model: string;
@@ -1360,285 +1802,413 @@ export interface Exclusion {
   category?: "capability" | "credential" | "quota" | "network" | "policy" | "context" | "lock" | "unknown";
 }
 
-/** RestingModel is a model that isn't used for a while after a failure. */
+/** A model that isn't used for a while after a failure. */
 export interface RestingModel {
+  /** Model that is left alone. */
   model: string;
+  /** When it is used again. */
   until: string;
+  /** Category says of what kind the failure was. */
   category?: string;
 }
 
-/** RoutingDecision is the choice of a model. */
+/** The choice of a model. */
 export interface RoutingDecision {
+  /** candidateCount counts the candidates. */
   candidateCount: number;
+  /** The models that can do the work. */
   candidates: Candidate[];
+  /** The models that can not, with reasons. */
   excluded: Exclusion[];
+  /** The provider that was chosen. */
   selectedProvider: string;
+  /** The model that was chosen. */
   selectedModel: string;
+  /** The provider that was asked for. */
   requestedProvider?: string;
+  /** The model that was asked for. */
   requestedModel?: string;
+  /** routingMode says how the choice was made. */
   routingMode?: "locked" | "default" | "automatic" | "fallback";
+  /** decisionSource says who or what decided. */
   decisionSource: "user_lock" | "explicit_default" | "host_policy" | "automatic" | "fallback" | "task_constraint";
+  /** decisionReason says why. */
   decisionReason: string;
+  /** capabilityGap says what the model lacks; none if it lacks nothing. */
   capabilityGap: string;
+  /** The models that are tried next, in order. */
   fallbackChain: string[];
+  /** The kind of work, if it is known. */
   taskKind?: string;
-  /** RequiresUserOverride says that the model lacks something that the work requires, as every other one does: only a person can choose or configure one that has it. */
+  /** requiresUserOverride says that the model lacks something that the work requires, as every other one does: only a person can choose or configure one that has it. */
   requiresUserOverride?: boolean;
+  /** limitStateSnapshot says how the limits stood. */
   limitStateSnapshot?: LimitState;
-  /** FromModel and Cause are set on a fallback. */
+  /** fromModel and Cause are set on a fallback. */
   fromModel?: string;
+  /** The failure that led to a fallback. */
   cause?: string;
-  /** Resting are the models that were left alone at that time. */
+  /** The models that were left alone at that time. */
   resting?: RestingModel[];
-  /** ConfigurationRef is the configuration that decisions are made under from here on; empty if it is the one that the session named before. */
+  /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }
 
-/** LimitState is a short view of the limits at a decision. */
+/** A short view of the limits at a decision. */
 export interface LimitState {
   /** Cost says how much of the budget is left. */
   cost?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
   /** Quota says how much of the quota is left. */
   quota?: "ok" | "low" | "blocked" | "unknown" | "not_applicable";
-  /** RateLimit says whether a provider asked to wait. */
+  /** rateLimit says whether a provider asked to wait. */
   rateLimit?: "ok" | "limited" | "unknown" | "not_applicable";
 }
 
-/** TaskDelegated hands a task, or a part of it, to a subagent, a job, a subtask, a worker, a peer or a thread. */
+/** Hands a task, or a part of it, to a subagent, a job, a subtask, a worker, a peer or a thread. */
 export interface TaskDelegated {
+  /** To says to what kind of worker it goes. */
   to: "subagent" | "job" | "task" | "worker" | "peer" | "thread";
+  /** The id of the one that it goes to. */
   targetId: string;
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol?: string;
+  /** The peer's id of the task. */
   remoteTaskId?: string;
-  /** RemoteMessageID is the message that is about to be sent to a peer. */
+  /** The message that is about to be sent to a peer. */
   remoteMessageId?: string;
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** TaskDependencyUpdated adds, changes or removes one edge of the task graph. */
+/** Adds, changes or removes one edge of the task graph. */
 export interface TaskDependencyUpdated {
+  /** Change says what became of the edge. */
   change: "added" | "updated" | "removed";
+  /** Kind says how the two tasks are related. */
   kind: "parent" | "child" | "blocks" | "blocked_by" | "source_task" | "source_attempt" | "spawned_subagent" | "assigned_thread" | "produced_artifact" | "consumed_artifact" | "evidence";
+  /** The task at the other end. */
   targetId: string;
   /** Status of the edge: a satisfied dependency no longer blocks. */
   status: "active" | "satisfied" | "failed" | "removed";
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** TaskAttemptStarted opens an attempt. */
+/** Opens an attempt. */
 export interface TaskAttemptStarted {
+  /** Status says how far the attempt is. */
   status: "running" | "preparing";
+  /** attemptCount counts the attempts at the task, this one included. */
   attemptCount: number;
+  /** What executes the attempt. */
   worker?: Worker;
+  /** inputRefs point to what the worker is given. */
   inputRefs?: OutputLink[];
+  /** retryPolicy bounds the attempts. */
   retryPolicy?: RetryPolicy;
+  /** Reason says why there is an attempt. */
   reason?: "first" | "retry" | "lost_worker" | "crash_recovery" | "rerouted" | "rerun" | "resumed";
 }
 
-/** Worker is what executes an attempt. */
+/** What executes an attempt. */
 export interface Worker {
   /** Kind of the worker. */
   kind: "agent" | "process" | "hosted_worker" | "scheduler" | "external_runtime" | "external";
-  /** ID of the worker. */
+  /** id of the worker. */
   id?: string;
-  /** ThreadID is the thread that the worker works in. */
+  /** The thread that the worker works in. */
   threadId?: string;
 }
 
-/** TaskAttemptCompleted ends an attempt well. */
+/** Ends an attempt well. */
 export interface TaskAttemptCompleted {
+  /** Completed. */
   status: "completed";
+  /** outputRefs point to what the attempt gave. */
   outputRefs?: OutputLink[];
+  /** checkpointRefs point to where the work can be taken up again. */
   checkpointRefs?: OutputLink[];
+  /** completionSummary says what was done, for people. */
   completionSummary?: string;
+  /** How long the attempt took, in milliseconds. */
   durationMs?: number;
+  /** Late says that the attempt was over already. */
   late?: boolean;
 }
 
-/** TaskAttemptFailed ends an attempt otherwise. A lost attempt has status "unknown". */
+/** Ends an attempt otherwise. A lost attempt has status "unknown". */
 export interface TaskAttemptFailed {
+  /** Status says how the attempt ended; unknown if it was lost. */
   status: "failed" | "cancelled" | "unknown";
+  /** Retryable says that another attempt may succeed. */
   retryable: boolean;
+  /** failureCategory says of what kind the failure is, for programs. */
   failureCategory: string;
+  /** Error says what went wrong. */
   error?: Failure;
+  /** nextAttemptPolicy says what follows. */
   nextAttemptPolicy?: string;
+  /** outputRefs point to what the attempt gave. */
   outputRefs?: OutputLink[];
+  /** checkpointRefs point to where the work can be taken up again. */
   checkpointRefs?: OutputLink[];
+  /** How long the attempt took, in milliseconds. */
   durationMs?: number;
+  /** Late says that the attempt was over already. */
   late?: boolean;
 }
 
-/** CostEstimated is the expected cost of a request. */
+/** The expected cost of a request. */
 export interface CostEstimated {
+  /** The expected cost in US dollars; null where no price is known. */
   costUSD: number | null;
+  /** The currency of the price. */
   currency: string;
+  /** Basis says where the price comes from. */
   basis: string;
+  /** The request to the model. */
   modelRequestId?: string;
+  /** Those that the estimate counts on. */
   inputTokens?: number;
+  /** Those that the estimate counts on. */
   outputTokens?: number;
 }
 
-/** CostRecorded is the cost of one request; null where no price is known. */
+/** The cost of one request; null where no price is known. */
 export interface CostRecorded {
+  /** The cost in US dollars; null where no price is known. */
   costUSD: number | null;
+  /** The currency of the price. */
   currency: string;
+  /** Basis says where the price comes from. */
   basis: string;
+  /** The request to the model. */
   modelRequestId: string;
+  /** Usage counts the tokens that were used. */
   usage?: Usage;
-  /** SessionCostUSD is the session's sum after this request. */
+  /** The session's sum after this request. */
   sessionCostUSD?: number;
 }
 
-/** RateLimitHit says that a provider or the runtime's own limit asked to wait. */
+/** Says that a provider or the runtime's own limit asked to wait. */
 export interface RateLimitHit {
+  /** The provider whose limit it is. */
   provider: string;
+  /** The model whose limit it is. */
   model?: string;
+  /** How long to wait, in milliseconds; absent if nobody says. */
   retryAfterMs?: number;
+  /** The request that was refused. */
   modelRequestId: string;
+  /** Source says whose limit it is: the provider or the runtime itself. */
   source?: "provider" | "client";
+  /** limitName names the limit. */
   limitName?: string;
 }
 
-/** QuotaState says how much of a budget or a quota is left; null where a provider doesn't tell. */
+/** Says how much of a budget or a quota is left; null where a provider doesn't tell. */
 export interface QuotaState {
+  /** The most that may be used. */
   limit: number | null;
+  /** What was used. */
   used: number | null;
+  /** What is left. */
   remaining: number | null;
+  /** Unit says what is counted, such as USD. */
   unit?: string;
+  /** quotaName names the quota or the budget. */
   quotaName?: string;
+  /** Whose quota it is. */
   account?: string;
+  /** The provider whose quota it is. */
   provider?: string;
+  /** The request that it was noticed at. */
   modelRequestId?: string;
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** ChannelConnected says that a peer has a usable connection. */
+/** Says that a peer has a usable connection. */
 export interface ChannelConnected {
+  /** How the peer is connected. */
   transport: "websocket" | "sse" | "json_rpc" | "grpc" | "http_json" | "stdio" | "in_process" | "custom";
+  /** peerRole says what the peer is. */
   peerRole: "client" | "host" | "worker" | "remote_runtime" | "peer_agent" | "tool_server";
+  /** The account of the peer. */
   accountRef?: string;
+  /** What the peer can do. */
   capabilities?: string[];
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol?: string;
+  /** Where the peer's card is. */
   agentCardRef?: string;
-  /** ResumeTokenRef names the token; the token itself never appears. */
+  /** resumeTokenRef names the token; the token itself never appears. */
   resumeTokenRef?: string;
+  /** Those that the channel follows. */
   sessions?: string[];
+  /** Who opened the channel. */
   connectedBy?: Actor;
-  /** EnrolledRole is the role of the token that opened the channel. */
+  /** The role of the token that opened the channel. */
   enrolledRole?: "client" | "admin";
-  /** HomeSession is where the channel was opened, in the facts of other sessions that it follows. */
+  /** Where the channel was opened, in the facts of other sessions that it follows. */
   homeSession?: string;
-  /** Tools are those that the peer carries out. */
+  /** Those that the peer carries out. */
   tools?: ChannelTool[];
-  /** NodeID is the node that the peer is connected to, in the session that belongs to all nodes. */
+  /** The node that the peer is connected to, in the session that belongs to all nodes. */
   nodeId?: string;
 }
 
-/** ChannelTool is a tool that the peer of a channel carries out. */
+/** A tool that the peer of a channel carries out. */
 export interface ChannelTool {
-  /** ToolName is what the model calls it by: 1 to 64 of A-Z a-z 0-9 _ -. */
+  /** What the model calls it by: 1 to 64 of A-Z a-z 0-9 _ -. */
   toolName: string;
   /** Description for the model. */
   description?: string;
-  /** InputSchema is the JSON Schema of the input. */
+  /** The JSON Schema of the input. */
   inputSchema?: Json;
-  /** TimeoutMs is how long the peer may take; 0 means the default. */
+  /** How long the peer may take; 0 means the default. */
   timeoutMs?: number;
-  /** IsReadOnly says that a call changes nothing. */
+  /** isReadOnly says that a call changes nothing. */
   isReadOnly?: boolean;
-  /** IsDestructive says that a call may destroy something. */
+  /** isDestructive says that a call may destroy something. */
   isDestructive?: boolean;
-  /** IsConcurrencySafe says that calls may run beside each other. */
+  /** isConcurrencySafe says that calls may run beside each other. */
   isConcurrencySafe?: boolean;
 }
 
-/** ChannelDisconnected says that a peer closed or fell silent. Its tasks go on. */
+/** Says that a peer closed or fell silent. Its tasks go on. */
 export interface ChannelDisconnected {
+  /** Reason says why the connection ended. */
   reason: "closed" | "heartbeat_timeout" | "error" | "shutdown" | "replaced" | "runtime_restart";
+  /** Detail says more, for people. */
   detail?: string;
+  /** The last sequence that the peer said it has. */
   lastAcknowledged?: number;
+  /** How long the peer may come back with its token, in milliseconds. */
   resumableForMs?: number;
+  /** The requests for permission that the peer has not answered. */
   pendingPermissionIds?: string[];
-  /** PendingToolCallIDs are the calls that the peer was to carry out. They, and those that arrive in the meantime, are lost if it isn't back within ToolGraceMs. */
+  /** The calls that the peer was to carry out. They, and those that arrive in the meantime, are lost if it isn't back within ToolGraceMs. */
   pendingToolCallIds?: string[];
+  /** How long calls wait for the peer, in milliseconds. */
   toolGraceMs?: number;
 }
 
-/** ChannelResumed says that a peer came back with its token. */
+/** Says that a peer came back with its token. */
 export interface ChannelResumed {
+  /** recoveryMode says how the peer gets what it missed. */
   recoveryMode: "replay" | "snapshot_repair";
+  /** The first sequence that is sent again. */
   replayFrom: number;
+  /** The last sequence that the peer said it has. */
   lastSequence: number;
+  /** resumeTokenRef names the token; the token itself never appears. */
   resumeTokenRef?: string;
-  /** NodeID is the node that the peer is connected to, in the session that belongs to all nodes. */
+  /** The node that the peer is connected to, in the session that belongs to all nodes. */
   nodeId?: string;
 }
 
-/** ChannelMessage is a message or a status on a channel that is not a turn. */
+/** A message or a status on a channel that is not a turn. */
 export interface ChannelMessage {
+  /** Direction says whether the peer sent it (in) or got it (out). */
   direction: "in" | "out";
+  /** Kind says what it is. */
   kind: "message" | "status" | "heartbeat" | "acknowledgement" | "clarification" | "card";
+  /** The message, or its beginning. */
   text?: string;
+  /** Where a large message is. */
   messageRef?: string;
+  /** The peer's own id of the message. */
   nativeId?: string;
-  /** Acknowledged is the last sequence that the peer has, per acknowledgement. */
+  /** The last sequence that the peer has, per acknowledgement. */
   acknowledged?: number;
+  /** The message in its own form. */
   body?: Json;
 }
 
-/** ChannelPermissionForwarded says that a request for permission went to a peer. */
+/** Says that a request for permission went to a peer. */
 export interface ChannelPermissionForwarded {
+  /** The action that asks. */
   actionId: string;
+  /** Who needs the permission. */
   requestedBy: Actor;
-  /** Target is the tool, process or action that the request is about. */
+  /** The tool, process or action that the request is about. */
   target: string;
+  /** finalDecider says whose answer counts. */
   finalDecider: "local" | "remote";
+  /** channelOnly says that only this peer can answer. */
   channelOnly: boolean;
 }
 
-/** ChannelPermissionReturned is a peer's, or our own, answer to a forwarded request. */
+/** A peer's, or our own, answer to a forwarded request. */
 export interface ChannelPermissionReturned {
+  /** The action that asked. */
   actionId: string;
+  /** The answer. */
   decision: "allow" | "deny" | "timeout" | "cancel";
+  /** answerSource says where the answer comes from. */
   answerSource: "user" | "timeout" | "policy" | "host" | "peer";
+  /** Who answered. */
   decidedBy?: Actor;
+  /** finalDecider says whose answer counts. */
   finalDecider: "local" | "remote";
+  /** channelOnly says that only this peer could answer. */
   channelOnly: boolean;
+  /** Reason says why, for people. */
   reason?: string;
 }
 
-/** JobCreated gives a job its identity. The items are behind ItemsRef, one JSON object a line. */
+/** Gives a job its identity. The items are behind ItemsRef, one JSON object a line. */
 export interface JobCreated {
+  /** Pending. */
   status: "pending";
+  /** The name of the job, for people. */
   title?: string;
+  /** Where a long instruction is. */
   instructionRef?: string;
+  /** Instruction says what is done with each item, or its beginning. */
   instruction?: string;
+  /** Where the items are, one JSON object a line. */
   itemsRef?: string;
+  /** itemCount counts the items. */
   itemCount: number;
+  /** How many items are worked on at the same time. */
   concurrency?: number;
+  /** retryPolicy bounds the attempts at an item. */
   retryPolicy?: RetryPolicy;
-  /** FailuresAllowed is how many items may fail without failing the job. */
+  /** How many items may fail without failing the job. */
   failuresAllowed?: number;
+  /** Where a large schema of results is. */
   outputSchemaRef?: string;
+  /** The JSON Schema that each result satisfies. */
   outputSchema?: Json;
+  /** How long the job may take, in milliseconds. */
   maxRuntimeMs?: number;
+  /** Who created it. */
   createdBy?: Actor;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
 }
 
-/** JobStatusChanged moves a job: started, completed, failed or cancelled. */
+/** Moves a job: started, completed, failed or cancelled. */
 export interface JobStatusChanged {
+  /** The status of the job from now on. */
   status: "running" | "completed" | "failed" | "cancelling" | "cancelled";
+  /** Reason says why, for people. */
   reason?: string;
+  /** Progress counts the items by status. */
   progress?: JobCounts;
+  /** Where the results are. */
   resultsRef?: string;
+  /** Error says what went wrong. */
   error?: Failure;
+  /** Who changed it. */
   changedBy?: Actor;
-  /** RestedMs is how long a job that is taken up again was over: that time is none of its work. */
+  /** How long a job that is taken up again was over: that time is none of its work. */
   restedMs?: number;
 }
 
-/** JobCounts counts a job's items by status. */
+/** Counts a job's items by status. */
 export interface JobCounts {
   /** Pending counts the items that wait. */
   pending: number;
@@ -1654,156 +2224,227 @@ export interface JobCounts {
   total: number;
 }
 
-/** JobProgressed counts the items, now and then. */
+/** Counts the items, now and then. */
 export interface JobProgressed {
+  /** Progress counts the items by status. */
   progress: JobCounts;
-  /** Cursor is the ordinal of the first item that was not given out yet. */
+  /** The ordinal of the first item that was not given out yet. */
   cursor: number;
 }
 
-/** JobItemStarted gives an item to a thread. */
+/** Gives an item to a thread. */
 export interface JobItemStarted {
+  /** The ordinal of the item in its job. */
   index: number;
+  /** attemptCount counts the attempts at the item, this one included. */
   attemptCount: number;
+  /** The thread that the item was given to. */
   assignedThreadId?: string;
+  /** Who works on it, if that is not a thread. */
   worker?: string;
+  /** Where the input of the item is. */
   inputRef?: string;
 }
 
-/** JobItemCompleted ends an item well; "reported" means that a worker reported the result. */
+/** Ends an item well; "reported" means that a worker reported the result. */
 export interface JobItemCompleted {
+  /** Completed, or reported if a worker reported the result. */
   status: "completed" | "reported";
+  /** The ordinal of the item in its job. */
   index: number;
+  /** attemptCount counts the attempts at the item, this one included. */
   attemptCount: number;
+  /** Where a large result is. */
   outputRef?: string;
+  /** The result. */
   output?: Json;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
-  /** ReportedBy is who reported the result of a reported item. */
+  /** Who reported the result of a reported item. */
   reportedBy?: Actor;
 }
 
-/** JobItemFailed ends an attempt at an item otherwise. */
+/** Ends an attempt at an item otherwise. */
 export interface JobItemFailed {
+  /** The ordinal of the item in its job. */
   index: number;
+  /** attemptCount counts the attempts at the item, this one included. */
   attemptCount: number;
+  /** Error says what went wrong. */
   error: Failure;
+  /** willRetry says that the item is tried again. */
   willRetry: boolean;
+  /** The thread that worked on it. */
   assignedThreadId?: string;
+  /** How long it took, in milliseconds. */
   durationMs?: number;
 }
 
-/** OutputStored says that a large output lives behind a reference. */
+/** Says that a large output lives behind a reference. */
 export interface OutputStored {
+  /** The reference. */
   outputRef: string;
+  /** The size of what is kept, in bytes. */
   sizeBytes: number;
+  /** The type of the output. */
   mediaType: string;
+  /** That of the bytes, if it is not that of the media type. */
   encoding?: string;
+  /** The beginning of the output. */
   preview: string;
-  /** DroppedBytes counts what was not kept at all. */
+  /** droppedBytes counts what was not kept at all. */
   droppedBytes?: number;
-  /** Owner is the tool call or the process whose output it is. */
+  /** The tool call or the process whose output it is. */
   owner?: string;
-  /** RedactedCount counts the secrets that were taken out before it was stored. */
+  /** redactedCount counts the secrets that were taken out before it was stored. */
   redactedCount: number;
-  /** ExpiresAt is when the bytes may be deleted; absent if they are kept. */
+  /** When the bytes may be deleted; absent if they are kept. */
   expiresAt?: string;
 }
 
-/** OutputRedacted says that secrets were taken out of an output before it was stored. */
+/** Says that secrets were taken out of an output before it was stored. */
 export interface OutputRedacted {
+  /** The output, once it is stored. */
   outputRef?: string;
+  /** Count counts the secrets that were taken out. */
   count: number;
+  /** Rules name what found them. */
   rules: string[];
+  /** Where says where in the output they were. */
   where?: string;
 }
 
-/** OutputExpired says that the bytes behind a reference are gone. */
+/** Says that the bytes behind a reference are gone. */
 export interface OutputExpired {
+  /** The reference that leads nowhere now. */
   outputRef: string;
+  /** Reason says why the bytes are gone. */
   reason: string;
 }
 
-/** HistoryWindowLoaded says that a part of an old session was loaded for recovery. */
+/** Says that a part of an old session was loaded for recovery. */
 export interface HistoryWindowLoaded {
+  /** The first event of the part. */
   fromSequence: number;
+  /** The last event of the part. */
   toSequence: number;
+  /** Truncated says that there are earlier events that were not loaded. */
   truncated: boolean;
+  /** Reason says why, for people. */
   reason?: string;
-  /** Turns are the newest ones that a fork inherits, oldest first; their facts are in the sessions that they name. MoreTurns says that there are older ones. */
+  /** The newest ones that a fork inherits, oldest first; their facts are in the sessions that they name. MoreTurns says that there are older ones. */
   turns?: InheritedTurn[];
+  /** moreTurns says that there are older turns. */
   moreTurns?: boolean;
 }
 
-/** InheritedTurn refers to a turn of another session that belongs to a fork's history. */
+/** Refers to a turn of another session that belongs to a fork's history. */
 export interface InheritedTurn {
+  /** The turn. */
   turnId: string;
+  /** The session that has its facts. */
   sessionId: string;
+  /** Its thread over there. */
   threadId: string;
+  /** Its task over there. */
   taskId?: string;
+  /** Its run over there. */
   runId?: string;
-  /** Status is how the turn ended; stale, if it had not ended at the fork: how it went on is not part of the fork. */
+  /** How the turn ended; stale, if it had not ended at the fork: how it went on is not part of the fork. */
   status: "completed" | "failed" | "cancelled" | "stale";
+  /** Source says what it came from. */
   source?: string;
+  /** The beginning of its input, for people. */
   preview?: string;
+  /** Outcome says how it ended. */
   outcome?: string;
+  /** failureCategory says of what kind its failure is. */
   failureCategory?: string;
+  /** Steps counts its model calls. */
   steps?: number;
+  /** Usage counts its tokens. */
   usage?: Usage;
+  /** What it cost in US dollars, as far as prices are known. */
   costUSD?: number;
-  /** SubmittedSequence and EndSequence are where its facts begin and end over there. */
+  /** submittedSequence and EndSequence are where its facts begin and end over there. */
   submittedSequence?: number;
+  /** The last of its facts over there. */
   endSequence?: number;
+  /** When it was submitted. */
   submittedAt?: string;
+  /** When it began to run. */
   startedAt?: string;
+  /** When it ended. */
   completedAt?: string;
 }
 
-/** HistoryReconstructed says how a session was rebuilt from its facts. */
+/** Says how a session was rebuilt from its facts. */
 export interface HistoryReconstructed {
+  /** The event that the snapshot covers from which it was rebuilt; 0 without one. */
   fromSnapshot: number;
+  /** replayedEvents counts the events that were read after that. */
   replayedEvents: number;
+  /** Degraded says that something is lost or unknown. */
   degraded: boolean;
+  /** Missing names what is lost. */
   missing?: string[];
+  /** Reason says why, for people. */
   reason?: string;
   /** Recovered lists what was in flight and became facts. */
   recovered?: string[];
 }
 
-/** RollbackStarted records the intent to take turns back. */
+/** Records the intent to take turns back. */
 export interface RollbackStarted {
+  /** The rollback's id. */
   rollbackId: string;
-  /** ToTurnID is the turn that stays; not_applicable when all turns go. */
+  /** The turn that stays; not_applicable when all turns go. */
   toTurnId: string;
+  /** The turns that are taken back, oldest first. */
   removedTurns: string[];
+  /** Files says whether files are restored too. */
   files: "restore" | "keep";
   /** Force says that files are restored even if someone else changed them since. */
   force?: boolean;
-  /** BaselineSequence is the last event of the turn that stays. */
+  /** The last event of the turn that stays. */
   baselineSequence?: number;
-  /** Origin and InheritedTurns are as in [RollbackCompleted]. */
+  /** Origin and InheritedTurns are as in RollbackCompleted. */
   origin?: ForkPoint;
+  /** inheritedTurns counts those of the removed turns that are the origin's. */
   inheritedTurns?: number;
+  /** Who wants it. */
   requestedBy?: Actor;
 }
 
-/** RollbackCompleted says what a rollback removed, kept and repaired. */
+/** Says what a rollback removed, kept and repaired. */
 export interface RollbackCompleted {
+  /** The rollback's id. */
   rollbackId: string;
+  /** The turn that stays; not_applicable when all turns go. */
   toTurnId: string;
+  /** The turns that were taken back, oldest first. */
   removedTurns: string[];
+  /** The last event of the turn that stays. */
   baselineSequence: number;
-  /** Origin is set when a fork goes back behind its beginning: where in another session its history ends now, at sequence 0 if nothing of it is left. The first InheritedTurns of the removed ones are that session's, which stays as it is. */
+  /** Set when a fork goes back behind its beginning: where in another session its history ends now, at sequence 0 if nothing of it is left. The first InheritedTurns of the removed ones are that session's, which stays as it is. */
   origin?: ForkPoint;
+  /** inheritedTurns counts those of the removed turns that are the origin's. */
   inheritedTurns?: number;
+  /** The calls of the removed turns. */
   affectedTools?: string[];
+  /** The artifacts of the removed turns. */
   affectedArtifacts?: string[];
+  /** The subagents of the removed turns. */
   affectedSubagents?: string[];
+  /** The jobs of the removed turns. */
   affectedJobs?: string[];
+  /** Files say what became of each file. */
   files?: RollbackFile[];
+  /** readModelRepaired says that the read model no longer has the removed turns. */
   readModelRepaired: boolean;
 }
 
-/** RollbackFile is what a rollback did with one file. */
+/** What a rollback did with one file. */
 export interface RollbackFile {
   /** Path relative to the workspace. */
   path: string;
@@ -1813,85 +2454,127 @@ export interface RollbackFile {
   reason?: string;
 }
 
-/** SnapshotRepaired marks a gap: what can't be redelivered was replaced by a snapshot. */
+/** Marks a gap: what can't be redelivered was replaced by a snapshot. */
 export interface SnapshotRepaired {
+  /** Why there is a gap, such as retention. */
   reason: string;
+  /** The first event that is not there. */
   gapFrom: number;
+  /** The last event that is not there. */
   gapTo: number;
+  /** Snapshot_repair. */
   recoveryMode: "snapshot_repair";
+  /** The last event that the snapshot has. */
   snapshotSequence: number;
+  /** Status says what became of what was lost. */
   status: "stale" | "unavailable" | "repaired";
 }
 
-/** BenchmarkDataset says which frozen data set a trial belongs to. */
+/** Says which frozen data set a trial belongs to. */
 export interface BenchmarkDataset {
+  /** selectionPolicy says how its tasks were chosen. */
   selectionPolicy?: string;
+  /** When it was frozen. */
   frozenAt?: string;
+  /** Where it is on disk. */
   path?: string;
+  /** Where it was published. */
   registryRef?: string;
+  /** taskCount counts its tasks. */
   taskCount?: number;
 }
 
-/** BenchmarkConfiguration says what was run. */
+/** Says what was run. */
 export interface BenchmarkConfiguration {
+  /** The runtime and its version. */
   runtime?: string;
+  /** The agent. */
   agent?: string;
+  /** The model. */
   model?: string;
+  /** Where the prompt is. */
   promptRef?: string;
+  /** The tools. */
   tools?: Json;
+  /** Context says what context was given. */
   context?: Json;
+  /** Routing says how models were chosen. */
   routing?: Json;
+  /** What else belongs to the configuration. */
   details?: Json;
 }
 
-/** BenchmarkTrialStarted opens a trial. */
+/** Opens a trial. */
 export interface BenchmarkTrialStarted {
+  /** Running. */
   status: "running";
+  /** How long the trial may take, in milliseconds. */
   timeoutMs?: number;
+  /** What the trial may cost in US dollars. */
   budgetUSD?: number;
+  /** The mode of the boundary that the trial runs in. */
   sandbox?: string;
+  /** Attempt counts the attempts at the trial, from 1. */
   attempt?: number;
-  /** MultiTurn says that the trial is all turns of its thread, until it is ended. */
+  /** multiTurn says that the trial is all turns of its thread, until it is ended. */
   multiTurn?: boolean;
-  /** RequestDigest is a fingerprint of what was asked for under the trial's id. */
+  /** A fingerprint of what was asked for under the trial's id. */
   requestDigest?: string;
 }
 
-/** BenchmarkTrialEnded ends a trial: completed, or failed with a category. */
+/** Ends a trial: completed, or failed with a category. */
 export interface BenchmarkTrialEnded {
+  /** Status says how the trial ended. */
   status: "completed" | "failed";
+  /** How long it took, in milliseconds. */
   durationMs: number;
+  /** failureCategory says of what kind a failure is, for programs. */
   failureCategory?: string;
+  /** Error says what went wrong. */
   error?: Failure;
+  /** Cleanup says what became of the place that the trial ran in. */
   cleanup?: string;
+  /** Where the trajectory is. */
   trajectoryRef?: string;
+  /** artifactRefs point to what the trial made. */
   artifactRefs?: string[];
+  /** timedOut says that the time was over. */
   timedOut?: boolean;
   /** Usage and CostUSD are those of the trial, its subagents included; the cost is absent where no price is known. */
   usage?: Usage;
+  /** What the trial cost in US dollars; absent where no price is known. */
   costUSD?: number;
-  /** ModelCalls and ToolCalls count the calls of the trial. */
+  /** modelCalls and ToolCalls count the calls of the trial. */
   modelCalls?: number;
+  /** toolCalls counts the tool calls of the trial. */
   toolCalls?: number;
-  /** DeniedSideEffects counts calls that were denied and had an effect all the same. */
+  /** deniedSideEffectCount counts calls that were denied and had an effect all the same. */
   deniedSideEffectCount?: number;
-  /** EvidenceGaps say what the evidence of the trial lacks. */
+  /** evidenceGaps say what the evidence of the trial lacks. */
   evidenceGaps?: string[];
 }
 
-/** BenchmarkRewardRecorded attaches a score that an external grader gave. */
+/** Attaches a score that an external grader gave. */
 export interface BenchmarkRewardRecorded {
+  /** The score. */
   value: number;
+  /** Where the score is recorded. */
   ref?: string;
+  /** Where the details of the score are. */
   detailsRef?: string;
+  /** Criteria name what was scored. */
   criteria?: string[];
+  /** failureCategory says of what kind a failure is, for programs. */
   failureCategory?: string;
+  /** Who scored. */
   verifier?: BenchmarkVerifier;
+  /** Drift says whether the verifier or its data changed since the data set was frozen. */
   drift?: string;
+  /** oracleSanity says whether the known solution of the task gets the full score. */
   oracleSanity?: string;
 }
 
-/** BenchmarkVerifier names who scored. */
+/** Names who scored. */
 export interface BenchmarkVerifier {
   /** Name of the verifier. */
   name?: string;
@@ -1901,38 +2584,49 @@ export interface BenchmarkVerifier {
   status?: string;
 }
 
-/** BenchmarkComparisonCompleted compares two configurations. */
+/** Compares two configurations. */
 export interface BenchmarkComparisonCompleted {
+  /** What was compared with. */
   baseline: BenchmarkRun;
+  /** What was compared. */
   candidate: BenchmarkRun;
-  /** Interval is that of the difference of the mean rewards. */
+  /** That of the difference of the mean rewards. */
   interval?: BenchmarkInterval;
-  /** CostDeltaUSD is the candidate's mean cost of a trial less the baseline's; absent where it isn't known of every trial. */
+  /** The candidate's mean cost of a trial less the baseline's; absent where it isn't known of every trial. */
   costDeltaUSD?: number;
+  /** Where the whole comparison is. */
   comparisonRef?: string;
+  /** remainingRisk says what the comparison does not show. */
   remainingRisk?: string;
+  /** What was decided, such as promote or revert. */
   decision: string;
 }
 
-/** BenchmarkRun is one side of a comparison. */
+/** One side of a comparison. */
 export interface BenchmarkRun {
+  /** The configuration that was tried. */
   configurationId: string;
+  /** Its trials. */
   trialIds: string[];
+  /** The mean of the scores; null without any. */
   meanReward: number | null;
+  /** The share of trials whose time was over; null where it is not known. */
   timeoutRate: number | null;
+  /** What the trials cost in US dollars; null where no price is known. */
   costUSD: number | null;
+  /** The share of trials with complete evidence; null where it is not known. */
   evidenceCompletenessRate: number | null;
 }
 
-/** BenchmarkInterval is a confidence interval of the difference of two mean rewards. */
+/** A confidence interval of the difference of two mean rewards. */
 export interface BenchmarkInterval {
-  /** Method is paired, over the tasks that both sides ran, or welch. */
+  /** Paired, over the tasks that both sides ran, or welch. */
   method: "paired" | "welch";
-  /** Level is the confidence, such as 0.95. */
+  /** The confidence, such as 0.95. */
   level: number;
-  /** Low is the lower bound of the difference; null where too few trials are there to say. */
+  /** The lower bound of the difference; null where too few trials are there to say. */
   low: number | null;
-  /** High is the upper bound of the difference; null where too few trials are there to say. */
+  /** The upper bound of the difference; null where too few trials are there to say. */
   high: number | null;
   /** Samples counts the pairs, or the trials of both sides. */
   samples: number;
@@ -1940,45 +2634,59 @@ export interface BenchmarkInterval {
   note?: string;
 }
 
-/** TurnInterruptRequested records the wish to stop a turn; the loop acts on it. */
+/** Records the wish to stop a turn; the loop acts on it. */
 export interface TurnInterruptRequested {
+  /** Reason says why, for people. */
   reason?: string;
+  /** Queue says what becomes of the turns that wait. */
   queue: "keep" | "clear";
+  /** Who wants it. */
   requestedBy?: Actor;
   /** Cause says that no person wants it: the turn showed no progress for longer than its work may, and fails as timed out. */
   cause?: "inactivity";
 }
 
-/** TurnSteered adds input to a running turn. */
+/** Adds input to a running turn. */
 export interface TurnSteered {
+  /** A list of parts; a large one is behind InputRef. */
   input?: Json;
+  /** Where a large input is. */
   inputRef?: string;
+  /** The beginning of the input, for people. */
   preview?: string;
-  /** SubmittedTurnID is the id that the caller gave to the input. No turn has it: it tells the same submission from another one. */
+  /** The id that the caller gave to the input. No turn has it: it tells the same submission from another one. */
   submittedTurnId?: string;
+  /** The choices that came with the input. */
   options?: TurnOptions;
+  /** What the caller wants kept with it; the runtime does not interpret it. */
   metadata?: Json;
+  /** Who submitted it. */
   submittedBy?: Actor;
 }
 
-/** JobHeld says that a job gives out nothing until it is started again. */
+/** Says that a job gives out nothing until it is started again. */
 export interface JobHeld {
+  /** Pending. */
   status: "pending";
-  /** Code is for programs: recovery_manual after a restart. */
+  /** For programs: recovery_manual after a restart. */
   code?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who holds it. */
   heldBy?: Actor;
 }
 
-/** ScheduleCreated gives a schedule its identity: a job or a task that is started again and again. */
+/** Gives a schedule its identity: a job or a task that is started again and again. */
 export interface ScheduleCreated {
+  /** The schedule's id. */
   scheduleId: string;
+  /** Its name, for people. */
   title?: string;
   /** Cron has five fields: minute, hour, day, month, day of the week. */
   cron?: string;
-  /** EveryMs is the interval of a schedule without cron. */
+  /** The interval of a schedule without cron. */
   everyMs?: number;
-  /** TimeZone that cron is meant in. */
+  /** timeZone that cron is meant in. */
   timeZone?: string;
   /** Missed says what happens to runs that were due while they couldn't be started. */
   missed: "skip" | "run_once" | "run_all";
@@ -1986,248 +2694,335 @@ export interface ScheduleCreated {
   overlap: "skip" | "queue" | "allow";
   /** Kind of what is started; Run are its parameters, RunRef where large ones are. */
   kind: "job" | "task";
+  /** The parameters of what is started. */
   run?: Json;
+  /** Where large parameters are. */
   runRef?: string;
+  /** When the first run is due. */
   nextAt?: string;
+  /** Who created it. */
   createdBy?: Actor;
 }
 
-/** ScheduleFired says that a run was started. */
+/** Says that a run was started. */
 export interface ScheduleFired {
+  /** The schedule that it is about. */
   scheduleId: string;
+  /** When the run was due. */
   dueAt?: string;
+  /** When the next run is due. */
   nextAt?: string;
-  /** JobID or TaskID is what was started; Error why it could not be. */
+  /** jobId or TaskID is what was started; Error why it could not be. */
   jobId?: string;
+  /** The task that was started. */
   taskId?: string;
+  /** Error says why nothing could be started. */
   error?: Failure;
 }
 
-/** ScheduleMissed says that runs were due and are not started. */
+/** Says that runs were due and are not started. */
 export interface ScheduleMissed {
+  /** The schedule that it is about. */
   scheduleId: string;
-  /** Reason is why: the runtime was down, the last run went on, or the schedule was paused. */
+  /** Why: the runtime was down, the last run went on, or the schedule was paused. */
   reason: "down" | "overlap" | "paused";
+  /** Count counts the runs. */
   count: number;
+  /** When the first of them was due. */
   firstDueAt?: string;
+  /** When the last of them was due. */
   lastDueAt?: string;
+  /** When the next run is due. */
   nextAt?: string;
 }
 
-/** ScheduleQueued says that a run is due that the schedule's times don't name, because the one before went on then or because a caller asked for it: it starts when that one has ended. One run waits at most. */
+/** Says that a run is due that the schedule's times don't name, because the one before went on then or because a caller asked for it: it starts when that one has ended. One run waits at most. */
 export interface ScheduleQueued {
+  /** The schedule that it is about. */
   scheduleId: string;
+  /** When the run was due. */
   dueAt?: string;
+  /** When the next run is due. */
   nextAt?: string;
 }
 
-/** SchedulePaused says that a schedule starts nothing until it is resumed. */
+/** Says that a schedule starts nothing until it is resumed. */
 export interface SchedulePaused {
+  /** The schedule that it is about. */
   scheduleId: string;
-  /** Code is for programs: recovery_manual after a restart, empty if a caller asked for it. */
+  /** For programs: recovery_manual after a restart, empty if a caller asked for it. */
   code?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who paused it. */
   pausedBy?: Actor;
 }
 
-/** ScheduleResumed lets a paused schedule go on. */
+/** Lets a paused schedule go on. */
 export interface ScheduleResumed {
+  /** The schedule that it is about. */
   scheduleId: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who resumed it. */
   resumedBy?: Actor;
 }
 
-/** ScheduleDeleted ends a schedule; what it started stays. */
+/** Ends a schedule; what it started stays. */
 export interface ScheduleDeleted {
+  /** The schedule that it is about. */
   scheduleId: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who deleted it. */
   deletedBy?: Actor;
 }
 
-/** PeerTaskLinked joins a peer's task to a local one. */
+/** Joins a peer's task to a local one. */
 export interface PeerTaskLinked {
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol: string;
+  /** Inbound for work that the peer asked for, outbound for work that it was given. */
   direction: "inbound" | "outbound";
+  /** The peer's id of the task. */
   remoteTaskId: string;
+  /** The peer's id of the conversation. */
   remoteContextId?: string;
+  /** Where the peer is. */
   remoteAgentRef?: string;
+  /** Where the peer's card is. */
   agentCardRef?: string;
+  /** deliveryMechanism says how changes of the task reach the other side. */
   deliveryMechanism?: "polling" | "streaming" | "subscription" | "push";
-  /** RemoteMessageID is the peer's message that the task began with; Message is it in the peer's own form, a large one is behind MessageRef. */
+  /** The peer's message that the task began with; Message is it in the peer's own form, a large one is behind MessageRef. */
   remoteMessageId?: string;
+  /** The peer's message in its own form. */
   message?: Json;
+  /** Where a large message is. */
   messageRef?: string;
 }
 
-/** PeerTaskUpdated is a change of a peer's task as the peer told it. */
+/** A change of a peer's task as the peer told it. */
 export interface PeerTaskUpdated {
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol?: string;
+  /** Inbound for work that the peer asked for, outbound for work that it was given. */
   direction?: "inbound" | "outbound";
+  /** The peer's id of the task. */
   remoteTaskId: string;
+  /** The peer's id of the conversation. */
   remoteContextId?: string;
+  /** The status in the peer's own words. */
   remoteStatus: string;
+  /** What that means here. */
   status: "running" | "idle" | "waiting_input" | "waiting_permission" | "completed_unreconciled" | "completed" | "failed" | "cancelled" | "rejected" | "missing" | "unreachable" | "unknown";
+  /** Reason says why, for people. */
   reason?: string;
+  /** remoteArtifactRefs point to what the peer delivered. */
   remoteArtifactRefs?: string[];
+  /** Where a large message is. */
   messageRef?: string;
-  /** RemoteMessageID is the peer's message that changed the task; Message is it in the peer's own form. */
+  /** The peer's message that changed the task; Message is it in the peer's own form. */
   remoteMessageId?: string;
+  /** The peer's message in its own form. */
   message?: Json;
   /** Settled says that the task's end and its artifacts are reconciled. */
   settled?: boolean;
 }
 
-/** PeerPushConfigured says where push notifications about a peer's task go. */
+/** Says where push notifications about a peer's task go. */
 export interface PeerPushConfigured {
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol: string;
+  /** The peer's id of the task. */
   remoteTaskId: string;
+  /** The id of the configuration of notifications. */
   configId: string;
-  /** Target is the host that is notified. */
+  /** The host that is notified. */
   target: string;
-  /** Sealed is the whole configuration, encrypted: it holds credentials. */
+  /** The whole configuration, encrypted: it holds credentials. */
   sealed: string;
+  /** Who configured it. */
   configuredBy?: Actor;
 }
 
-/** PeerPushRemoved ends push notifications about a peer's task. */
+/** Ends push notifications about a peer's task. */
 export interface PeerPushRemoved {
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol: string;
+  /** The peer's id of the task. */
   remoteTaskId: string;
+  /** The id of the configuration of notifications. */
   configId: string;
+  /** Who removed it. */
   removedBy?: Actor;
 }
 
-/** PeerPushReported is what came of telling a peer. */
+/** What came of telling a peer. */
 export interface PeerPushReported {
+  /** The protocol that the peer speaks, such as a2a. */
   nativeProtocol: string;
+  /** The peer's id of the task. */
   remoteTaskId: string;
+  /** The id of the configuration of notifications. */
   configId: string;
+  /** Outcome says what came of it. */
   outcome: "delivered" | "failing" | "gave_up" | "refused";
-  /** Through is the sequence of the session up to which the peer was notified. */
+  /** The sequence of the session up to which the peer was notified. */
   through: number;
+  /** The status that the peer was told. */
   remoteStatus?: string;
+  /** Attempts counts how often it was tried. */
   attempts?: number;
+  /** The status of the peer's answer. */
   httpStatus?: number;
+  /** Detail says more, for people. */
   detail?: string;
   /** Final says that no more notifications follow. */
   final?: boolean;
 }
 
-/** SessionDeleted says that a session was deleted. It is the last fact of that session, and a fact of the runtime's own. */
+/** Says that a session was deleted. It is the last fact of that session, and a fact of the runtime's own. */
 export interface SessionDeleted {
-  /** DeletedSessionID is the session that is gone. */
+  /** The session that is gone. */
   deletedSessionId: string;
+  /** Account owned the session. */
   account?: string;
+  /** Reason says why, for people. */
   reason?: string;
+  /** Who deleted it. */
   deletedBy?: Actor;
   /** Events and Bytes count what was removed. */
   events: number;
+  /** The size of what was removed. */
   bytes: number;
-  /** KeptForForks says that the events stay, because forks continue from them. */
+  /** keptForForks says that the events stay, because forks continue from them. */
   keptForForks?: boolean;
 }
 
-/** RuntimeChanged says what an admin changed about the runtime itself. It is a fact of the runtime's own session and has no secrets. */
+/** Says what an admin changed about the runtime itself. It is a fact of the runtime's own session and has no secrets. */
 export interface RuntimeChanged {
   /** Change says what was done. */
   change: "token_created" | "token_rotated" | "token_revoked" | "quotas_set" | "quotas_reset" | "retention_started" | "node_drained" | "node_opened" | "node_forgotten";
-  /** TokenID and TokenName are the token that was made, renewed or revoked, Role what it lets its holder do. */
+  /** tokenId and TokenName are the token that was made, renewed or revoked, Role what it lets its holder do. */
   tokenId?: string;
+  /** The name of the token, for people. */
   tokenName?: string;
+  /** Role says what the token lets its holder do. */
   role?: string;
+  /** When the token ends by itself. */
   expiresAt?: string;
   /** Account that the token or the quotas are of; absent for the operator's. */
   account?: string;
-  /** Quotas are the limits that hold for the account from now on; absent if those of the configuration do. */
+  /** The limits that hold for the account from now on; absent if those of the configuration do. */
   quotas?: QuotaLimits;
-  /** EventsBefore is the moment before which a session must have ended for its events to be removed. */
+  /** The moment before which a session must have ended for its events to be removed. */
   eventsBefore?: string;
-  /** NodeID is the node that takes no new work from now on, or takes some again, or that is gone for good. */
+  /** The node that takes no new work from now on, or takes some again, or that is gone for good. */
   nodeId?: string;
+  /** Who changed it. */
   changedBy?: Actor;
 }
 
-/** QuotaLimits are the limits of one account; 0 is none. */
+/** The limits of one account; 0 is none. */
 export interface QuotaLimits {
+  /** Sessions bounds the sessions of the account. */
   sessions: number;
+  /** queuedTurns bounds the turns that wait. */
   queuedTurns: number;
+  /** Subscriptions bounds open streams. */
   subscriptions: number;
+  /** storedBytes bounds what is stored, in bytes. */
   storedBytes: number;
+  /** Schedules bounds schedules. */
   schedules: number;
+  /** Processes bounds running processes. */
   processes: number;
+  /** The shortest time between two runs of a schedule, in milliseconds. */
   scheduleMinIntervalMs: number;
 }
 
-/** PermissionReviewed is the verdict of a reviewer, a model that is asked about a call before a person is. It is an input of the decision that follows. */
+/** The verdict of a reviewer, a model that is asked about a call before a person is. It is an input of the decision that follows. */
 export interface PermissionReviewed {
+  /** The tool that is called. */
   toolName: string;
-  /** Verdict is allow, ask (a person has to decide), or failed, which is like ask. */
+  /** Allow, ask (a person has to decide), or failed, which is like ask. */
   verdict: "allow" | "ask" | "failed";
-  /** Reason is the reviewer's own, or says what failed. */
+  /** The reviewer's own, or says what failed. */
   reason: string;
+  /** The reviewer's provider. */
   provider?: string;
+  /** The reviewer's model. */
   model?: string;
+  /** The request that asked the reviewer. */
   modelRequestId?: string;
-  /** ErrorCategory says of what kind a failure was. */
+  /** errorCategory says of what kind a failure was. */
   errorCategory?: "timeout" | "budget" | "malformed" | "model" | "unavailable" | "too_large";
+  /** Usage counts the tokens of the review. */
   usage?: Usage;
-  /** CostUSD is what the review cost; absent where no price is known. */
+  /** What the review cost; absent where no price is known. */
   costUSD?: number;
+  /** How long the review took, in milliseconds. */
   durationMs: number;
-  /** InputHash is the hash of the input that was judged. */
+  /** The hash of the input that was judged. */
   inputHash?: string;
 }
 
-/** Benchmark is the envelope's part that joins a fact to a trial. */
+/** The envelope's part that joins a fact to a trial. */
 export interface Benchmark {
-  /** DatasetID is the data set's id. */
+  /** The data set's id. */
   datasetId?: string;
-  /** DatasetVersion of the data set. */
+  /** datasetVersion of the data set. */
   datasetVersion?: string;
-  /** DatasetRef is where the data set is. */
+  /** Where the data set is. */
   datasetRef?: string;
-  /** TaskID is the data set's task that is tried. */
+  /** The data set's task that is tried. */
   taskId?: string;
-  /** TrialID is the trial's id. */
+  /** The trial's id. */
   trialId?: string;
-  /** ConfigurationID is the configuration that is tried. */
+  /** The configuration that is tried. */
   configurationId?: string;
   /** Role of the configuration in a comparison. */
   role?: "baseline" | "candidate" | "control";
-  /** HarborJobRef is the job in Harbor. */
+  /** The job in Harbor. */
   harborJobRef?: string;
-  /** HarborTrialRef is the trial in Harbor. */
+  /** The trial in Harbor. */
   harborTrialRef?: string;
-  /** TaskTomlRef is the task's definition in Harbor. */
+  /** The task's definition in Harbor. */
   taskTomlRef?: string;
-  /** SingleChangedVariable is what alone differs from the baseline. */
+  /** What alone differs from the baseline. */
   singleChangedVariable?: string;
-  /** HarborTrialResultRef is the result of the trial in Harbor, if start_benchmark_trial named it. */
+  /** The result of the trial in Harbor, if start_benchmark_trial named it. */
   harborTrialResultRef?: string;
-  /** HarborVerifierStdoutRef is what Harbor's verifier printed, if start_benchmark_trial named it. */
+  /** What Harbor's verifier printed, if start_benchmark_trial named it. */
   harborVerifierStdoutRef?: string;
 }
 
-/** Reward is the envelope's part of a score: what a reader joins on without knowing the payload. */
+/** The envelope's part of a score: what a reader joins on without knowing the payload. */
 export interface Reward {
+  /** The score. */
   value: number;
+  /** Where the score is recorded. */
   ref?: string;
+  /** Where the details of the score are. */
   detailsRef?: string;
+  /** Criteria name what was scored. */
   criteria?: string[];
+  /** failureCategory says of what kind a failure is. */
   failureCategory?: string;
 }
 
-/** Comparison is the envelope's part of a comparison of two configurations. */
+/** The envelope's part of a comparison of two configurations. */
 export interface Comparison {
-  /** MeanRewardDelta is the candidate's mean reward less the baseline's. */
+  /** The candidate's mean reward less the baseline's. */
   meanRewardDelta: number;
-  /** TimeoutRateDelta is the candidate's rate of timeouts less the baseline's. */
+  /** The candidate's rate of timeouts less the baseline's. */
   timeoutRateDelta: number;
-  /** EvidenceCompletenessRate is the share of the candidate's trials with complete evidence. */
+  /** The share of the candidate's trials with complete evidence. */
   evidenceCompletenessRate: number;
-  /** BaselineEvidenceCompletenessRate is the share of the baseline's trials with complete evidence. */
+  /** The share of the baseline's trials with complete evidence. */
   baselineEvidenceCompletenessRate?: number;
-  /** P0QcGateRegressionCount is how many regressions the quality gate found; absent where they were not counted. */
+  /** How many regressions the quality gate found; absent where they were not counted. */
   p0QcGateRegressionCount?: number;
   /** Decision that was taken, such as promote or revert. */
   decision: string;
@@ -2517,144 +3312,283 @@ export interface EventPayloads {
 
 /** The fields that each event type always carries beside those of every event. */
 export interface EventNeeds {
+  /** What session.created always carries. */
   "session.created": never;
+  /** What session.updated always carries. */
   "session.updated": never;
+  /** What thread.started always carries. */
   "thread.started": "threadId";
+  /** What thread.updated always carries. */
   "thread.updated": "threadId";
+  /** What turn.submitted always carries. */
   "turn.submitted": "threadId" | "turnId" | "taskId" | "runId";
+  /** What turn.started always carries. */
   "turn.started": "threadId" | "turnId" | "taskId" | "runId";
+  /** What turn.completed always carries. */
   "turn.completed": "threadId" | "turnId" | "taskId" | "runId";
+  /** What turn.failed always carries. */
   "turn.failed": "threadId" | "turnId" | "taskId" | "runId";
+  /** What task.created always carries. */
   "task.created": "taskId";
+  /** What task.accepted always carries. */
   "task.accepted": "taskId";
+  /** What task.queued always carries. */
   "task.queued": "taskId";
+  /** What task.started always carries. */
   "task.started": "taskId" | "runId";
+  /** What task.updated always carries. */
   "task.updated": "taskId";
+  /** What task.progress always carries. */
   "task.progress": "taskId";
+  /** What task.waiting always carries. */
   "task.waiting": "taskId";
+  /** What task.blocked always carries. */
   "task.blocked": "taskId";
+  /** What task.paused always carries. */
   "task.paused": "taskId";
+  /** What task.resumed always carries. */
   "task.resumed": "taskId";
+  /** What task.retrying always carries. */
   "task.retrying": "taskId";
+  /** What task.cancel_requested always carries. */
   "task.cancel_requested": "taskId";
+  /** What task.cancelled always carries. */
   "task.cancelled": "taskId";
+  /** What task.timed_out always carries. */
   "task.timed_out": "taskId";
+  /** What task.failed always carries. */
   "task.failed": "taskId";
+  /** What task.lost always carries. */
   "task.lost": "taskId";
+  /** What task.completed always carries. */
   "task.completed": "taskId";
+  /** What task.archived always carries. */
   "task.archived": "taskId";
+  /** What run.status always carries. */
   "run.status": never;
+  /** What model.requested always carries. */
   "model.requested": "threadId" | "turnId" | "modelRequestId";
+  /** What model.delta always carries. */
   "model.delta": "threadId" | "turnId";
+  /** What model.completed always carries. */
   "model.completed": "threadId" | "turnId" | "modelRequestId";
+  /** What model.failed always carries. */
   "model.failed": "threadId" | "turnId" | "modelRequestId";
+  /** What reasoning.delta always carries. */
   "reasoning.delta": "threadId" | "turnId";
+  /** What reasoning.summary always carries. */
   "reasoning.summary": "threadId" | "turnId";
+  /** What tool.catalog.resolved always carries. */
   "tool.catalog.resolved": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What tool.started always carries. */
   "tool.started": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What tool.args always carries. */
   "tool.args": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What tool.progress always carries. */
   "tool.progress": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What tool.result always carries. */
   "tool.result": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What tool.failed always carries. */
   "tool.failed": "threadId" | "turnId" | "stepId" | "toolCallId";
+  /** What action.required always carries. */
   "action.required": "threadId" | "turnId" | "actionId";
+  /** What action.resolved always carries. */
   "action.resolved": "threadId" | "turnId" | "actionId";
+  /** What queue.changed always carries. */
   "queue.changed": "threadId";
+  /** What context.resolved always carries. */
   "context.resolved": "threadId" | "turnId";
+  /** What context.compaction.started always carries. */
   "context.compaction.started": "threadId" | "turnId";
+  /** What context.compaction.completed always carries. */
   "context.compaction.completed": "threadId" | "turnId";
+  /** What context.compaction.failed always carries. */
   "context.compaction.failed": "threadId" | "turnId";
+  /** What artifact.changed always carries. */
   "artifact.changed": "artifactId";
+  /** What evidence.changed always carries. */
   "evidence.changed": "evidenceId";
+  /** What subagent.spawned always carries. */
   "subagent.spawned": "subagentId";
+  /** What subagent.status always carries. */
   "subagent.status": "subagentId";
+  /** What subagent.input always carries. */
   "subagent.input": "subagentId";
+  /** What subagent.completed always carries. */
   "subagent.completed": "subagentId";
+  /** What subagent.failed always carries. */
   "subagent.failed": "subagentId";
+  /** What subagent.closed always carries. */
   "subagent.closed": "subagentId";
+  /** What limit.changed always carries. */
   "limit.changed": never;
+  /** What snapshot.updated always carries. */
   "snapshot.updated": never;
+  /** What runtime.warning always carries. */
   "runtime.warning": never;
+  /** What runtime.error always carries. */
   "runtime.error": never;
+  /** What permission.evaluated always carries. */
   "permission.evaluated": "threadId" | "turnId";
+  /** What permission.requested always carries. */
   "permission.requested": "threadId" | "turnId";
+  /** What permission.resolved always carries. */
   "permission.resolved": "threadId" | "turnId";
+  /** What sandbox.applied always carries. */
   "sandbox.applied": "threadId" | "turnId";
+  /** What sandbox.violation always carries. */
   "sandbox.violation": "threadId" | "turnId";
+  /** What hook.started always carries. */
   "hook.started": "threadId" | "turnId";
+  /** What hook.completed always carries. */
   "hook.completed": "threadId" | "turnId";
+  /** What hook.failed always carries. */
   "hook.failed": "threadId" | "turnId";
+  /** What policy.changed always carries. */
   "policy.changed": never;
+  /** What process.started always carries. */
   "process.started": "processId";
+  /** What process.output always carries. */
   "process.output": "processId";
+  /** What process.input always carries. */
   "process.input": "processId";
+  /** What process.completed always carries. */
   "process.completed": "processId";
+  /** What process.failed always carries. */
   "process.failed": "processId";
+  /** What process.terminated always carries. */
   "process.terminated": "processId";
+  /** What task.profile.resolved always carries. */
   "task.profile.resolved": "taskId";
+  /** What routing.candidates.resolved always carries. */
   "routing.candidates.resolved": "threadId" | "turnId";
+  /** What routing.decided always carries. */
   "routing.decided": "threadId" | "turnId";
+  /** What routing.fallback.applied always carries. */
   "routing.fallback.applied": "threadId" | "turnId";
+  /** What routing.not_possible always carries. */
   "routing.not_possible": "threadId" | "turnId";
+  /** What routing.single_candidate always carries. */
   "routing.single_candidate": "threadId" | "turnId";
+  /** What task.delegated always carries. */
   "task.delegated": "taskId";
+  /** What task.dependency.updated always carries. */
   "task.dependency.updated": "taskId";
+  /** What task.attempt.started always carries. */
   "task.attempt.started": "taskId" | "runId";
+  /** What task.attempt.completed always carries. */
   "task.attempt.completed": "taskId" | "runId";
+  /** What task.attempt.failed always carries. */
   "task.attempt.failed": "taskId" | "runId";
+  /** What cost.estimated always carries. */
   "cost.estimated": "threadId" | "turnId";
+  /** What cost.recorded always carries. */
   "cost.recorded": "threadId" | "turnId";
+  /** What rate_limit.hit always carries. */
   "rate_limit.hit": "threadId" | "turnId";
+  /** What quota.low always carries. */
   "quota.low": "threadId" | "turnId";
+  /** What quota.blocked always carries. */
   "quota.blocked": "threadId" | "turnId";
+  /** What channel.connected always carries. */
   "channel.connected": "channelId";
+  /** What channel.disconnected always carries. */
   "channel.disconnected": "channelId";
+  /** What channel.resumed always carries. */
   "channel.resumed": "channelId";
+  /** What channel.message always carries. */
   "channel.message": "channelId";
+  /** What channel.permission_forwarded always carries. */
   "channel.permission_forwarded": "channelId";
+  /** What channel.permission_returned always carries. */
   "channel.permission_returned": "channelId";
+  /** What job.created always carries. */
   "job.created": "jobId";
+  /** What job.started always carries. */
   "job.started": "jobId";
+  /** What job.progress always carries. */
   "job.progress": "jobId";
+  /** What job.item.started always carries. */
   "job.item.started": "jobId" | "jobItemId";
+  /** What job.item.completed always carries. */
   "job.item.completed": "jobId" | "jobItemId";
+  /** What job.item.failed always carries. */
   "job.item.failed": "jobId" | "jobItemId";
+  /** What job.completed always carries. */
   "job.completed": "jobId";
+  /** What job.failed always carries. */
   "job.failed": "jobId";
+  /** What job.cancelled always carries. */
   "job.cancelled": "jobId";
+  /** What output.spilled always carries. */
   "output.spilled": never;
+  /** What output.truncated always carries. */
   "output.truncated": never;
+  /** What output.redacted always carries. */
   "output.redacted": never;
+  /** What output.expired always carries. */
   "output.expired": never;
+  /** What history.window.loaded always carries. */
   "history.window.loaded": never;
+  /** What history.reconstructed always carries. */
   "history.reconstructed": never;
+  /** What history.rollback.started always carries. */
   "history.rollback.started": "threadId";
+  /** What history.rollback.completed always carries. */
   "history.rollback.completed": "threadId";
+  /** What snapshot.repaired always carries. */
   "snapshot.repaired": never;
+  /** What benchmark.dataset.resolved always carries. */
   "benchmark.dataset.resolved": "benchmark";
+  /** What benchmark.configuration.resolved always carries. */
   "benchmark.configuration.resolved": "benchmark";
+  /** What benchmark.trial.started always carries. */
   "benchmark.trial.started": "threadId" | "turnId" | "taskId" | "runId" | "refs" | "benchmark";
+  /** What benchmark.trial.completed always carries. */
   "benchmark.trial.completed": "taskId" | "runId" | "refs" | "benchmark";
+  /** What benchmark.trial.failed always carries. */
   "benchmark.trial.failed": "taskId" | "runId" | "refs" | "benchmark";
+  /** What benchmark.reward.recorded always carries. */
   "benchmark.reward.recorded": "taskId" | "runId" | "refs" | "benchmark" | "reward";
+  /** What benchmark.comparison.completed always carries. */
   "benchmark.comparison.completed": "refs" | "benchmark" | "comparison";
+  /** What turn.interrupt_requested always carries. */
   "turn.interrupt_requested": "threadId" | "turnId";
+  /** What turn.steered always carries. */
   "turn.steered": "threadId" | "turnId";
+  /** What subagent.output always carries. */
   "subagent.output": "subagentId";
+  /** What job.held always carries. */
   "job.held": "jobId";
+  /** What schedule.created always carries. */
   "schedule.created": never;
+  /** What schedule.fired always carries. */
   "schedule.fired": never;
+  /** What schedule.missed always carries. */
   "schedule.missed": never;
+  /** What schedule.queued always carries. */
   "schedule.queued": never;
+  /** What schedule.paused always carries. */
   "schedule.paused": never;
+  /** What schedule.resumed always carries. */
   "schedule.resumed": never;
+  /** What schedule.deleted always carries. */
   "schedule.deleted": never;
+  /** What channel.peer_task.linked always carries. */
   "channel.peer_task.linked": "taskId" | "channelId";
+  /** What channel.peer_task.updated always carries. */
   "channel.peer_task.updated": "taskId" | "channelId";
+  /** What channel.peer_push.configured always carries. */
   "channel.peer_push.configured": "taskId" | "channelId";
+  /** What channel.peer_push.removed always carries. */
   "channel.peer_push.removed": "taskId" | "channelId";
+  /** What channel.peer_push.reported always carries. */
   "channel.peer_push.reported": "taskId" | "channelId";
+  /** What session.deleted always carries. */
   "session.deleted": never;
+  /** What runtime.changed always carries. */
   "runtime.changed": never;
+  /** What permission.reviewed always carries. */
   "permission.reviewed": "threadId" | "turnId";
 }
 
@@ -2663,15 +3597,21 @@ export type EventType = keyof EventPayloads;
 
 /** What every event has. */
 export interface EnvelopeFields<T extends EventType> {
+  /** What happened. */
   type: T;
+  /** The event's id, which no other event has. */
   eventId: string;
+  /** The schema that the event satisfies. */
   schemaVersion: T extends ExtensionType ? typeof schemaExtension : typeof schemaStandard;
   /** RFC 3339, UTC, microseconds. */
   timestamp: string;
+  /** The runtime that wrote it. */
   runtimeId: string;
+  /** The session that it is a fact of. */
   sessionId: string;
   /** Place in the session, from 1, without gaps. */
   sequence: number;
+  /** What the type says, with the fields that it has. */
   payload: EventPayloads[T];
 }
 
@@ -2679,8 +3619,11 @@ export interface EnvelopeFields<T extends EventType> {
 export interface EnvelopeOptions extends Ids {
   /** References to large or foreign facts, by name. */
   refs?: { [name: string]: string };
+  /** The trial that it belongs to. */
   benchmark?: Benchmark;
+  /** The score that was recorded. */
   reward?: Reward;
+  /** What a comparison found. */
   comparison?: Comparison;
 }
 
