@@ -130,9 +130,8 @@ func (w *wordSegment) rangeOf(ctx context.Context, of queryWord) (r wordRange, e
 		return r, err
 	}
 	if !of.prefix {
-		r = wordRange{from: first.place, to: first.place, size: first.size}
-		if string(first.text) == of.text {
-			r.to++
+		if r = (wordRange{from: first.place, to: first.place}); string(first.text) == of.text {
+			r.to, r.size = r.to+1, first.size
 		}
 		return r, nil
 	}
