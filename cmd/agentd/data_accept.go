@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,8 +82,7 @@ func (a *app) acceptData(ctx context.Context, dir string, yes bool) error {
 			return err
 		}
 		a.sayf("Accept %s as yours? [y/N]", dir)
-		line, _ := bufio.NewReader(a.in).ReadString('\n') // none is no
-		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+		if !a.saidYes(ctx) {
 			return fmt.Errorf("%s was not accepted", dir)
 		}
 	}
