@@ -14,7 +14,7 @@ func extendFile(f vfs.File, offset, length int64) bool {
 		return false
 	}
 	for {
-		if err := syscall.Fallocate(int(fd), 0, offset, length); err != syscall.EINTR { //nolint:errorlint // an errno
+		if err := syscall.Fallocate(int(fd), 0, offset, length); err != syscall.EINTR {
 			return err == nil
 		}
 	}

@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func TestReservedSpaceIsNoRecord(t *testing.T) {
 		}
 		n := 0
 		for r, err := range s.Read(context.Background(), "a", store.Range{}) {
-			if n++; err != nil || r.Sequence != uint64(n) || string(r.Data) != string(payload(3000, n)) {
+			if n++; err != nil || r.Sequence != uint64(n) || !bytes.Equal(r.Data, payload(3000, n)) {
 				t.Fatalf("round %d: record %d: %v", round, n, err)
 			}
 		}

@@ -76,8 +76,8 @@ type client struct {
 	asked, heldAt time.Time
 	early         int
 	held          []string
-	writeErr error
-	left     bool
+	writeErr      error
+	left          bool
 	// closed says that no more lines come: the client ends with the last turn.
 	closed  bool
 	failure error

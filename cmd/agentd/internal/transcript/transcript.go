@@ -38,7 +38,7 @@ type Transcript struct {
 	Workspace string    `json:"workspace,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	// ThroughSequence is the last fact that was read.
-	ThroughSequence uint64 `json:"throughSequence"`
+	ThroughSequence uint64  `json:"throughSequence"`
 	Turns           []*Turn `json:"turns"`
 	// Incomplete says what is missing; empty if nothing is.
 	Incomplete string `json:"incomplete,omitempty"`
