@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -28,14 +27,16 @@ type swallower struct {
 	// swallowed is closed when that has happened; then the client hears nothing until
 	// goOn is closed.
 	swallowed, goOn chan struct{}
-	// down is held while there is no server: requests wait.
-	down sync.RWMutex
+	// up has something in it while there is a server; without one, requests wait.
+	up chan struct{}
 }
 
 func newSwallower(socket string, reaches bool) *swallower {
 	dial := &net.Dialer{}
+	up := make(chan struct{}, 1)
+	up <- struct{}{}
 	return &swallower{
-		reaches: reaches, swallowed: make(chan struct{}), goOn: make(chan struct{}),
+		reaches: reaches, swallowed: make(chan struct{}), goOn: make(chan struct{}), up: up,
 		proxy: &httputil.ReverseProxy{
 			Rewrite: func(r *httputil.ProxyRequest) {
 				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "localhost", "localhost"
@@ -55,8 +56,7 @@ func (s *swallower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.down.RLock()
-	s.down.RUnlock() //nolint:staticcheck // it was waited for
+	s.up <- <-s.up
 	isAnswer := strings.Contains(r.URL.Path, "respond_action") || bytes.Contains(body, []byte(`"respond_action"`))
 	if !isAnswer || !s.armed.CompareAndSwap(true, false) {
 		s.proxy.ServeHTTP(w, r)
@@ -98,13 +98,11 @@ func TestChatAnswersAgain(t *testing.T) {
 			between := newSwallower(socket, tt.reaches)
 			door := httptest.NewServer(between)
 			t.Cleanup(door.Close)
-			through := *p
-			through.url = door.URL
-			how := []string{"please build"}
+			how := []string{"please build", "--server", door.URL} // the last one counts
 			if tt.plain {
 				how = append(how, "--plain")
 			}
-			c := atTerminal(t, 100, 40, through.chat(t, dir, how...), "NO_COLOR=1")
+			c := atTerminal(t, 100, 40, p.chat(t, dir, how...), "NO_COLOR=1")
 			c.see("? Allow shell?")
 			if tt.plain {
 				c.see("[y] once")
@@ -116,12 +114,12 @@ func TestChatAnswersAgain(t *testing.T) {
 				c.typing(key)
 			}
 			<-between.swallowed
-			between.down.Lock()
+			<-between.up
 			p.stop(tt.end)
 			close(between.goOn)
 			c.see("the connection to the server is lost")
 			p = start(t, data, args...)
-			between.down.Unlock()
+			between.up <- struct{}{}
 			c.see(tt.said)
 			text := c.see("It is built.")
 			for _, once := range []string{tt.said, "? Allow shell?", "It is built."} {
