@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLongAnswersSayWhatIsLeftOut: an answer of many facts says how many it leaves out.
-func TestLongAnswersSayWhatIsLeftOut(t *testing.T) {
+// TestManyFactsAreCounted: an answer of many facts says how many it leaves out.
+func TestManyFactsAreCounted(t *testing.T) {
 	for n, want := range map[int]string{12: "", 13: "(1 more fact in between.)", 14: "(2 more facts in between.)"} {
 		x := &explanation{}
 		for range n {

@@ -107,7 +107,7 @@ func (c *client) takeInput(in input) {
 	case !c.decides():
 		c.takeLine(in.line)
 	case isEarly: // nobody could see what is asked
-		c.say(in.line)
+		c.takeWords(in.line)
 	default:
 		c.held, c.heldAt = append(c.held, in.line), c.asked
 	}
@@ -142,12 +142,12 @@ func (c *client) takeLine(line string) {
 	case c.question != nil:
 		c.takeAnswer(line)
 	default:
-		c.say(line)
+		c.takeWords(line)
 	}
 }
 
-// say takes a line of the conversation. One that ends with a backslash goes on in the next.
-func (c *client) say(line string) {
+// takeWords takes a line of the conversation. One that ends with a backslash goes on in the next.
+func (c *client) takeWords(line string) {
 	if before, more := strings.CutSuffix(line, `\`); more {
 		c.partial = append(c.partial, before)
 		return
