@@ -251,11 +251,11 @@ func (c *client) takeAnswer(line string) {
 const cancels = "/cancel"
 
 func (c *client) wantLine(lead string, want func(string)) {
-	c.decideNext()
 	c.lead, c.want, c.due = lead, want, true
 }
 
-// decideNext tells what was typed before from what is typed for what is asked now.
+// decideNext tells what was typed before from what is typed for what is asked now. It is
+// called before anything of that is written.
 func (c *client) decideNext() { c.early, c.asked = c.lines.Waiting(), time.Now() }
 
 func (c *client) endWanting() { c.want, c.lead, c.due = nil, "", true }
@@ -278,6 +278,7 @@ func (c *client) Pick(p *conversation.Picker) {
 			c.talk.View.Info("nothing fits")
 			return
 		}
+		c.decideNext()
 		c.Print(p.Title + ":")
 		for i, x := range list {
 			mark := ""
@@ -304,6 +305,7 @@ func (c *client) Pick(p *conversation.Picker) {
 
 // Confirm implements [conversation.Front].
 func (c *client) Confirm(lead string, take func(yes bool)) {
+	c.decideNext()
 	c.wantLine(lead+" [y] yes  [n] no: ", func(line string) {
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
