@@ -264,7 +264,8 @@ func (t *sessionSums) partsOf(s *sessionSum) (parts [keyParts][]byte) {
 	return parts
 }
 
-// firstSessions returns the sessions that come first.
+// firstSessions returns sessions that come first. Which of those that used the same are among
+// them is left open: they needn't be compared, which is most of the work where many are alike.
 func (t *sessionSums) firstSessions(wanted int) []uint32 {
 	h := &sessionHeap{t, make([]uint32, 0, min(wanted, len(t.list)))}
 	for i := range t.list {
@@ -274,21 +275,12 @@ func (t *sessionSums) firstSessions(wanted int) []uint32 {
 			if len(h.list) == wanted {
 				heap.Init(h)
 			}
-		case t.compare(uint32(i), h.list[0]) < 0:
+		case t.list[i].order.compare(&t.list[h.list[0]].order) < 0:
 			h.list[0] = uint32(i)
 			heap.Fix(h, 0)
 		}
 	}
 	return h.list
-}
-
-func (t *sessionSums) compare(i, j uint32) int {
-	a, b := &t.list[i], &t.list[j]
-	if c := a.order.compare(&b.order); c != 0 {
-		return c
-	}
-	left, right := t.partsOf(a), t.partsOf(b)
-	return compareParts(&left, &right)
 }
 
 // sessionHeap has sessions of which the last one is on top.
@@ -297,8 +289,10 @@ type sessionHeap struct {
 	list []uint32
 }
 
-func (h *sessionHeap) Len() int           { return len(h.list) }
-func (h *sessionHeap) Less(i, j int) bool { return h.compare(h.list[i], h.list[j]) > 0 }
-func (h *sessionHeap) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *sessionHeap) Push(any)           {}
-func (h *sessionHeap) Pop() any           { return nil }
+func (h *sessionHeap) Len() int { return len(h.list) }
+func (h *sessionHeap) Less(i, j int) bool {
+	return h.sessionSums.list[h.list[i]].order.compare(&h.sessionSums.list[h.list[j]].order) > 0
+}
+func (h *sessionHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *sessionHeap) Push(any)      {}
+func (h *sessionHeap) Pop() any      { return nil }
