@@ -10,8 +10,8 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"agentd/fault"
@@ -28,6 +28,14 @@ type Console struct {
 	// Key seals the cookies. Servers with the same key accept each other's. It defaults
 	// to a random one, with which logins end with the process.
 	Key []byte
+	// Links keeps the links that log in once. It defaults to this server's memory: a link
+	// then can be used at this server alone, until it stops.
+	Links LinkKeeper
+	// Provider lets people log in elsewhere; nil for tokens alone.
+	Provider LoginProvider
+	// RedirectURL is where the provider sends browsers back to, [CallbackPath] included.
+	// If it is empty, that is at the address by which the browser knows the server.
+	RedirectURL string
 }
 
 const (
@@ -36,106 +44,150 @@ const (
 	consoleHeader = "X-Agentd-Console"
 	// loginFor is how long a login lasts if its token does.
 	loginFor = 30 * 24 * time.Hour
-	// linkFor is how long a link to log in can be used.
-	linkFor = 2 * time.Minute
-	// maxLinks bounds the links that wait to be used.
-	maxLinks = 1000
-	// maxLinksEach bounds those of one token, so that it can't use up all.
-	maxLinksEach = 20
 	// maxLoginBody is more than a token needs.
-	maxLoginBody = 8 << 10
+	maxLoginBody = maxToken + 1<<10
 )
 
-// browsers seals and opens the cookies of logged in browsers, and keeps the links
-// that wait to be used.
+// browsers seals and opens the cookies of logged in browsers.
 type browsers struct {
-	seal cipher.AEAD
-
-	mu    sync.Mutex
-	links map[[sha256.Size]byte]loginLink
+	logins, attempts *sealer
+	links            LinkKeeper
 }
 
-// loginLink is a link that logs a browser in once.
-type loginLink struct {
-	token string
-	until time.Time
-}
-
-// sealedLogin is what a cookie holds.
+// sealedLogin is what a cookie holds, and what is kept of a link.
 type sealedLogin struct {
 	Token string `json:"t"`
 	// Until is when the login ends, in seconds since 1970.
 	Until int64 `json:"u"`
+	// Elsewhere says that the person logged in at the provider.
+	Elsewhere bool `json:"e,omitempty"`
 }
 
-func newBrowsers(key []byte) *browsers {
+func newBrowsers(c *Console) *browsers {
+	key := c.Key
 	if len(key) == 0 {
 		key = make([]byte, 32)
 		_, _ = rand.Read(key) // it never fails
 	}
+	b := &browsers{logins: newSealer(key, "agentd console cookie 1"), attempts: newSealer(key, "agentd console attempt 1"), links: c.Links}
+	if b.links == nil {
+		b.links = &memoryLinks{byName: map[string]Link{}}
+	}
+	return b
+}
+
+// sealer seals small values for one purpose.
+type sealer struct{ aead cipher.AEAD }
+
+// newSealer makes a sealer of a secret. Those of different purposes don't open each other's.
+func newSealer(secret []byte, purpose string) *sealer {
 	// None of the three fails for keys of this length.
-	derived, _ := hkdf.Key(sha256.New, key, nil, "agentd console cookie 1", 32)
+	derived, _ := hkdf.Key(sha256.New, secret, nil, purpose, 32)
 	block, _ := aes.NewCipher(derived)
-	seal, _ := cipher.NewGCMWithRandomNonce(block)
-	return &browsers{seal: seal, links: map[[sha256.Size]byte]loginLink{}}
+	aead, _ := cipher.NewGCMWithRandomNonce(block)
+	return &sealer{aead}
 }
 
-func (b *browsers) close(l sealedLogin) string {
-	plain, _ := json.Marshal(l)                                                    //nolint:errchkjson // a string and a number
-	return base64.RawURLEncoding.EncodeToString(b.seal.Seal(nil, nil, plain, nil)) //nolint:gosec // this cipher makes its own nonce
+func (s *sealer) close(v any) string {
+	plain, _ := json.Marshal(v)                                                    //nolint:errchkjson // strings and numbers
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, nil)) //nolint:gosec // this cipher makes its own nonce
 }
 
-func (b *browsers) open(cookie string) (l sealedLogin, ok bool) {
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
+func (s *sealer) open(text string, into any) bool {
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
-		return l, false
+		return false
 	}
-	plain, err := b.seal.Open(nil, nil, sealed, nil)
-	if err != nil || json.Unmarshal(plain, &l) != nil {
-		return l, false
-	}
-	return l, time.Now().Unix() < l.Until
-}
-
-// addLink returns a code that logs a browser in with a token, once.
-func (b *browsers) addLink(token string) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, same := time.Now(), 0
-	for sum, l := range b.links {
-		switch {
-		case now.After(l.until):
-			delete(b.links, sum)
-		case l.token == token:
-			same++
-		}
-	}
-	if len(b.links) >= maxLinks || same >= maxLinksEach {
-		return "", &fault.Error{Kind: fault.RateLimited, Detail: "too many login links wait to be used; try again in two minutes", RetryAfter: linkFor}
-	}
-	code := rand.Text() + rand.Text()
-	b.links[sha256.Sum256([]byte(code))] = loginLink{token, now.Add(linkFor)}
-	return code, nil
-}
-
-// useLink returns the token behind a code, once.
-func (b *browsers) useLink(code string) (string, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	sum := sha256.Sum256([]byte(code))
-	l, ok := b.links[sum]
-	delete(b.links, sum)
-	return l.token, ok && time.Now().Before(l.until)
+	plain, err := s.aead.Open(nil, nil, sealed, nil)
+	return err == nil && json.Unmarshal(plain, into) == nil
 }
 
 // cookieName is the cookie's. Cookies know no ports, so the name has the one that the browser
 // asked: two servers on one machine don't log each other's users out, and nodes behind one
 // address have one login.
-func cookieName(r *http.Request) string {
+func cookieName(r *http.Request) string { return "agentd_session" + portSuffix(r) }
+
+func portSuffix(r *http.Request) string {
 	if _, port, err := net.SplitHostPort(r.Host); err == nil && port != "" {
-		return "agentd_session_" + port
+		return "_" + port
 	}
-	return "agentd_session"
+	return ""
+}
+
+const (
+	// maxCookie is how much of a login is in one cookie. Browsers drop larger ones, with
+	// their names and attributes, from 4096 bytes on.
+	maxCookie = 3800
+	// maxCookies is more than the longest token needs.
+	maxCookies = 7
+)
+
+// partName is the name of the n-th cookie of a login, counted from 1.
+func partName(r *http.Request, n int) string {
+	if n == 1 {
+		return cookieName(r)
+	}
+	return cookieName(r) + "_" + strconv.Itoa(n)
+}
+
+// setLogin gives the browser the cookie of a login. One whose token is long, because its
+// provider names many groups in it, is in several; the first says in how many.
+func (s *Server) setLogin(w http.ResponseWriter, r *http.Request, l sealedLogin, secure bool) {
+	value := s.browsers.logins.close(l)
+	var parts []string
+	for len(value) > maxCookie {
+		parts, value = append(parts, value[:maxCookie]), value[maxCookie:]
+	}
+	parts = append(parts, value)
+	if len(parts) > 1 {
+		parts[0] = strconv.Itoa(len(parts)) + "." + parts[0]
+	}
+	for i, part := range parts {
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
+			Name: partName(r, i+1), Value: part, Path: "/",
+			Expires: time.Unix(l.Until, 0).UTC(), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure,
+		})
+	}
+}
+
+// clearLogin takes the cookies of a login away.
+func clearLogin(w http.ResponseWriter, r *http.Request) {
+	for n := 1; n <= maxCookies; n++ {
+		if n > 1 && len(r.CookiesNamed(partName(r, n))) == 0 {
+			continue
+		}
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
+			Name: partName(r, n), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
+		})
+	}
+}
+
+// readLoginCookie returns the login in a request's cookies. found is false if there is none,
+// and ok if it counts.
+func (s *Server) readLoginCookie(r *http.Request) (l sealedLogin, found, ok bool) {
+	part := func(n int) string {
+		if sent := r.CookiesNamed(partName(r, n)); len(sent) > 0 {
+			return sent[0].Value
+		}
+		return ""
+	}
+	value := part(1)
+	if value == "" {
+		return l, false, false
+	}
+	if count, first, several := strings.Cut(value, "."); several {
+		n, err := strconv.Atoi(count)
+		if err != nil || n > maxCookies {
+			return l, true, false
+		}
+		parts := []string{first}
+		for i := 2; i <= n; i++ {
+			parts = append(parts, part(i))
+		}
+		value = strings.Join(parts, "")
+	}
+	ok = s.browsers.logins.open(value, &l)
+	return l, true, ok && time.Now().Unix() < l.Until
 }
 
 // cookieToken returns the token in a request's cookie, or why the cookie doesn't count.
@@ -144,8 +196,8 @@ func (s *Server) cookieToken(r *http.Request) (token string, found bool, err err
 	if s.browsers == nil {
 		return "", false, nil
 	}
-	sent := r.CookiesNamed(cookieName(r))
-	if len(sent) == 0 || sent[0].Value == "" {
+	l, found, ok := s.readLoginCookie(r)
+	if !found {
 		return "", false, nil
 	}
 	if err := checkSameOrigin(r); err != nil {
@@ -154,7 +206,6 @@ func (s *Server) cookieToken(r *http.Request) (token string, found bool, err err
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(consoleHeader) == "" {
 		return "", true, fault.New(fault.Forbidden, "a request with the console's cookie that may change something needs the header %s", consoleHeader)
 	}
-	l, ok := s.browsers.open(sent[0].Value)
 	if !ok {
 		return "", true, fault.New(fault.Unauthenticated, "the login has ended; log in again")
 	}

@@ -25,6 +25,10 @@ func (s *Server) consoleRoutes() []route {
 		{http.MethodPost, consolePath + "login", true, s.serveLogin},
 		{http.MethodPost, consolePath + "logout", true, s.serveLogout},
 		{http.MethodPost, consolePath + "link", false, s.serveLoginLink},
+		{http.MethodGet, consolePath + "logins", true, s.serveLogins},
+		{http.MethodGet, loginAtProvider, true, s.serveProviderLogin},
+		{http.MethodGet, CallbackPath, true, s.serveProviderCallback},
+		{http.MethodGet, logoutAtProvider, true, s.serveProviderLogout},
 		{http.MethodGet, "/ui", true, s.serveConsole},
 		{http.MethodGet, consolePath, true, s.serveConsole},
 		{http.MethodGet, consolePath + "{path...}", true, s.serveConsole},
@@ -65,30 +69,36 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, _ *request) 
 	}
 	token := strings.TrimSpace(in.Token)
 	if in.Code != "" {
-		var known bool
-		if token, known = s.browsers.useLink(in.Code); !known {
-			return fault.New(fault.Unauthenticated, "the link was used already or is older than two minutes; run agentd console again")
+		if token, err = s.browsers.useLink(r.Context(), in.Code); err != nil {
+			return err
 		}
 	}
 	if token == "" {
 		return fault.Param("token", "is missing")
 	}
+	id, err := s.enterBrowser(w, r, token, false, overTLS(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, mustMarshal(id.read()))
+}
+
+// enterBrowser logs a browser in with a token: elsewhere says that the provider gave it,
+// secure that the browser speaks TLS.
+func (s *Server) enterBrowser(w http.ResponseWriter, r *http.Request, token string, elsewhere, secure bool) (Identity, error) {
 	if s.opt.Auth == nil || len(token) > maxToken {
-		return errBadToken
+		return Identity{}, errBadToken
 	}
 	id, err := s.opt.Auth.Authenticate(r.Context(), token)
 	if err != nil {
-		return err
+		return Identity{}, err
 	}
 	until := time.Now().Add(loginFor)
 	if !id.Expires.IsZero() && id.Expires.Before(until) {
 		until = id.Expires
 	}
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
-		Name: cookieName(r), Value: s.browsers.close(sealedLogin{token, until.Unix()}), Path: "/",
-		Expires: until.UTC(), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
-	})
-	return writeJSON(w, mustMarshal(id.read()))
+	s.setLogin(w, r, sealedLogin{token, until.Unix(), elsewhere}, secure)
+	return id, nil
 }
 
 // overTLS reports whether the browser speaks TLS, to us or to a proxy before us.
@@ -106,7 +116,7 @@ type loginBody struct {
 func readLogin(w http.ResponseWriter, r *http.Request) (in loginBody, err error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLoginBody))
 	if err != nil {
-		return in, fault.Wrap(fault.InvalidParams, err, "the body can't be read, or is longer than 8 KiB")
+		return in, fault.Wrap(fault.InvalidParams, err, "the body can't be read, or is longer than %s", sizeWord(maxLoginBody))
 	}
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if media == "application/x-www-form-urlencoded" {
@@ -126,21 +136,24 @@ func readLogin(w http.ResponseWriter, r *http.Request) (in loginBody, err error)
 }
 
 // serveLogout answers POST /ui/logout. It needs no good login: one that has ended can be left, too.
+// Who logged in at the provider is told that their login there goes on.
 func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request, _ *request) error {
 	if err := checkSameOrigin(r); err != nil {
 		return err
 	}
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the browser speaks TLS
-		Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
-	})
+	l, _, _ := s.readLoginCookie(r)
+	clearLogin(w, r)
+	if l.Elsewhere && s.opt.Console.Provider != nil {
+		return writeJSON(w, mustMarshal(s.stillLoggedIn(r.Context())))
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // serveLoginLink answers POST /ui/link: a path that logs a browser in once, with
 // the caller's token. The code is in the fragment, which no server and no log sees.
-func (s *Server) serveLoginLink(w http.ResponseWriter, _ *http.Request, q *request) error {
-	code, err := s.browsers.addLink(q.login.token)
+func (s *Server) serveLoginLink(w http.ResponseWriter, r *http.Request, q *request) error {
+	code, until, err := s.browsers.addLink(r.Context(), q.login.TokenID, q.login.token)
 	if err != nil {
 		return err
 	}
@@ -148,5 +161,5 @@ func (s *Server) serveLoginLink(w http.ResponseWriter, _ *http.Request, q *reque
 	return writeJSON(w, mustMarshal(struct {
 		Path      string    `json:"path"`
 		ExpiresAt time.Time `json:"expiresAt"`
-	}{consolePath + "login#" + code, time.Now().Add(linkFor).UTC().Truncate(time.Second)}))
+	}{consolePath + "login#" + code, until}))
 }

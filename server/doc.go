@@ -21,6 +21,7 @@
 //	GET  /v1/catalog, /v1/openapi.json, /v1/schemas/{name}, /v1/status
 //	GET  /healthz, /readyz, /metrics
 //	GET  /ui/...                     the console's files; POST /ui/login, /ui/logout, /ui/link
+//	GET  /ui/logins, /ui/oidc/...    how to log in there, and the login at an identity provider
 //
 // Every error is an RFC 9457 problem with a stable code (package fault); over
 // JSON-RPC the problem is the error's data.

@@ -70,7 +70,7 @@ func New(b Backend, opt *Options) *Server {
 	s.metrics.started = time.Now()
 	s.docs = newDocuments(s.opt.Documents)
 	if s.opt.Console != nil {
-		s.browsers = newBrowsers(s.opt.Console.Key)
+		s.browsers = newBrowsers(s.opt.Console)
 	}
 	s.routes = append(s.routeTable(), s.consoleRoutes()...)
 	s.nodes = newNodeClient(s.opt.Nodes)

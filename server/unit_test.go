@@ -468,18 +468,18 @@ func TestAStreamEndsWithItsContext(t *testing.T) {
 
 // TestLoginLinksAreShared: a token that makes links without end leaves some to others.
 func TestLoginLinksAreShared(t *testing.T) {
-	b := newBrowsers(nil)
+	b := newBrowsers(&Console{})
 	made := 0
 	for range 2 * maxLinks {
-		if _, err := b.addLink("greedy"); err == nil {
+		if _, _, err := b.addLink(t.Context(), "greedy", "token"); err == nil {
 			made++
 		}
 	}
-	code, err := b.addLink("other")
+	code, _, err := b.addLink(t.Context(), "other", "token")
 	if err != nil || made != maxLinksEach {
 		t.Fatalf("%d links of one token; another's: %v", made, err)
 	}
-	if token, ok := b.useLink(code); !ok || token != "other" {
-		t.Errorf("%q, %v", token, ok)
+	if token, err := b.useLink(t.Context(), code); err != nil || token != "token" {
+		t.Errorf("%q, %v", token, err)
 	}
 }

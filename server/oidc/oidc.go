@@ -46,6 +46,9 @@ type Options struct {
 	Issuer string
 	// Audience is who tokens must be meant for: the client id of agentd at the provider.
 	Audience string
+	// Console is the client id of the console, if people log in to it at the provider: what
+	// they get there is meant for it, and let in as well.
+	Console string
 	// GroupsClaim and NameClaim name the claims that say which groups the holder is in and
 	// what they are called. Defaults: groups, email.
 	GroupsClaim, NameClaim string
@@ -66,9 +69,24 @@ type Authenticator struct {
 	opt    Options
 	client *http.Client
 
-	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil until the provider was asked
-	asked    time.Time             // when it was
+	mu    sync.Mutex
+	known *provider // nil until the provider was asked
+	asked time.Time // when it was
+}
+
+// provider is what an identity provider says of itself.
+type provider struct {
+	verifier *oidc.IDTokenVerifier
+	metadata
+}
+
+// metadata is what isn't about tokens.
+type metadata struct {
+	AuthURL    string   `json:"authorization_endpoint"`
+	TokenURL   string   `json:"token_endpoint"`
+	LogoutURL  string   `json:"end_session_endpoint"`
+	SecretSent []string `json:"token_endpoint_auth_methods_supported"`
+	NamesSelf  bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
 // What a provider is asked for is bounded: whoever sends tokens with made-up keys could
@@ -109,38 +127,56 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (server.
 	if fault.KindOf(err) != fault.Unauthenticated || strings.Count(token, ".") != 2 {
 		return id, err
 	}
-	verifier, err := a.reachProvider(ctx)
+	p, err := a.reachProvider(ctx)
 	if err != nil {
 		return server.Identity{}, err
 	}
-	t, err := verifier.Verify(oidc.ClientContext(ctx, a.client), token)
-	if expired := (*oidc.TokenExpiredError)(nil); errors.As(err, &expired) {
-		return server.Identity{}, fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", expired.Expiry.UTC().Format(time.RFC3339), a.opt.Issuer)
-	}
-	if errors.Is(err, errTooOften) {
-		return server.Identity{}, fault.New(fault.Unavailable, "%s was asked for its keys too often; try again in a moment", a.opt.Issuer)
-	}
+	t, err := a.verify(ctx, p, token, a.opt.Audience, a.opt.Console)
 	if err != nil {
-		return server.Identity{}, fault.Wrap(fault.Unauthenticated, err, "the token is not one of %s for %s", a.opt.Issuer, a.opt.Audience)
+		return server.Identity{}, err
 	}
 	return a.identify(t)
 }
 
+// verify returns a token that the provider signed for one of these clients.
+func (a *Authenticator) verify(ctx context.Context, p *provider, token string, clients ...string) (*oidc.IDToken, error) {
+	t, err := p.verifier.Verify(oidc.ClientContext(ctx, a.client), token)
+	if expired := (*oidc.TokenExpiredError)(nil); errors.As(err, &expired) {
+		return nil, fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", expired.Expiry.UTC().Format(time.RFC3339), a.opt.Issuer)
+	}
+	if errors.Is(err, errTooOften) {
+		return nil, fault.New(fault.Unavailable, "%s was asked for its keys too often; try again in a moment", a.opt.Issuer)
+	}
+	if err == nil && !slices.ContainsFunc(clients, func(c string) bool { return c != "" && slices.Contains(t.Audience, c) }) {
+		err = errors.New("it is meant for another program")
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Unauthenticated, err, "the token is not one of %s for %s", a.opt.Issuer, clients[0])
+	}
+	return t, nil
+}
+
 // reachProvider asks the provider now and then how its tokens are checked.
-func (a *Authenticator) reachProvider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+func (a *Authenticator) reachProvider(ctx context.Context) (*provider, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.opt.Clock()
-	if a.verifier != nil && now.Sub(a.asked) < keptFor {
-		return a.verifier, nil
+	if a.known != nil && now.Sub(a.asked) < keptFor {
+		return a.known, nil
 	}
 	// The context stays with the keys, which are fetched again when they change.
-	provider, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), a.client), a.opt.Issuer)
+	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), a.client), a.opt.Issuer)
+	p := &provider{}
+	if err == nil {
+		err = found.Claims(&p.metadata)
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "%s can't be asked whether the token is good; try again later, or use a token of this server", a.opt.Issuer)
 	}
-	a.asked, a.verifier = now, provider.Verifier(&oidc.Config{ClientID: a.opt.Audience, Now: a.opt.Clock})
-	return a.verifier, nil
+	// Who a token is meant for is checked in verify, because there may be two.
+	p.verifier = found.Verifier(&oidc.Config{SkipClientIDCheck: true, Now: a.opt.Clock})
+	a.asked, a.known = now, p
+	return p, nil
 }
 
 // identify says who the holder of a good token is here.

@@ -22,8 +22,11 @@ type Issuer struct {
 	// Asked counts the requests; while Down is set, none is answered.
 	Asked atomic.Int64
 	Down  atomic.Bool
+	// Client is what the issuer knows of the program that people log in to.
+	Client Client
 
-	key atomic.Pointer[jose.JSONWebKey]
+	key   atomic.Pointer[jose.JSONWebKey]
+	codes codes
 }
 
 // Start runs an issuer until the test ends.
@@ -48,10 +51,20 @@ func (p *Issuer) answer(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		answer, err = json.Marshal(map[string]any{
 			"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
-			"id_token_signing_alg_values_supported": []string{string(jose.RS256)},
+			"id_token_signing_alg_values_supported": []string{string(jose.RS256)}, "end_session_endpoint": p.URL + "/logout",
+			"authorization_response_iss_parameter_supported": true, "token_endpoint_auth_methods_supported": p.Client.methods(),
 		})
 	case "/keys":
 		answer, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.Load().Public()}})
+	case "/authorize":
+		p.askPerson(w, r)
+		return
+	case "/authorize/answer":
+		p.sendBack(w, r)
+		return
+	case "/token":
+		p.redeem(w, r)
+		return
 	default:
 		http.NotFound(w, r)
 		return
@@ -92,24 +105,28 @@ func (p *Issuer) Token(t testing.TB, claims map[string]any) string {
 // Sign is [Issuer.Token] with a key of the caller's.
 func (p *Issuer) Sign(t testing.TB, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, nil)
+	token, err := p.sign(alg, key, claims)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return token
+}
+
+func (p *Issuer) sign(alg jose.SignatureAlgorithm, key any, claims map[string]any) (string, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, nil)
+	if err != nil {
+		return "", err
 	}
 	now := time.Now()
 	all := map[string]any{"iss": p.URL, "sub": "ada", "aud": "agentd", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
 	maps.Copy(all, claims)
 	body, err := json.Marshal(all)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	signed, err := signer.Sign(body)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	return signed.CompactSerialize()
 }
