@@ -12,7 +12,6 @@ import (
 	webconsole "agentd/console"
 	"agentd/internal/netaddr"
 	"agentd/server"
-	"agentd/server/oidc"
 )
 
 // Files in the directory of this machine.
@@ -91,8 +90,15 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	if s.tokens, err = server.OpenTokens(filepath.Join(dir, tokensFile), &server.TokensOptions{Admin: admin}); err != nil {
 		return nil, err
 	}
+	auth, login, err := s.withProvider(s.tokens)
+	if err != nil {
+		return nil, err
+	}
 	if files := webconsole.Handler(); files != nil {
-		s.console = &server.Console{Files: files, Key: []byte(admin)}
+		s.console = &server.Console{Files: files, Key: []byte(admin), Links: &storeLinks{store: s.store}, RedirectURL: s.loaded.Config.OIDC.Console.RedirectURL}
+		if login != nil {
+			s.console.Provider = login
+		}
 	}
 	s.note = newServerNote(s.listener.Addr(), s.loaded.Config, localTokenPrefix+rand.Text()+rand.Text())
 	if s.background {
@@ -102,23 +108,7 @@ func (s *serving) openTokens() (server.Authenticator, error) {
 	if s.cert != nil {
 		s.note.CertSHA256 = certSum(s.cert.Leaf())
 	}
-	return &localAuth{next: s.withProvider(s.tokens), sum: sha256.Sum256([]byte(s.note.Token))}, nil
-}
-
-// withProvider also lets in holders of tokens of the identity provider, if one is configured.
-func (s *serving) withProvider(next server.Authenticator) server.Authenticator {
-	c := s.loaded.Config.OIDC
-	if c.Issuer == "" {
-		return next
-	}
-	opt := oidc.Options{
-		Issuer: c.Issuer, Audience: c.Audience, Next: next,
-		GroupsClaim: c.GroupsClaim, AccountClaim: c.AccountClaim, NameClaim: c.NameClaim,
-	}
-	for _, g := range c.Grants {
-		opt.Grants = append(opt.Grants, oidc.Grant(g))
-	}
-	return oidc.New(opt)
+	return &localAuth{next: auth, sum: sha256.Sum256([]byte(s.note.Token))}, nil
 }
 
 // localAuth also lets in who can read the note in the data directory: they can

@@ -102,7 +102,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 // redactor takes out the secrets that this program knows, beside those that it can
 // tell by their shape.
 func (a *app) redactor(c *config.Config) *redact.Redactor {
-	return redact.New(redact.Options{Values: slices.Concat(a.providerKeys(c), []string{a.token(c)}, a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c), a.bucketSecrets(c))})
+	return redact.New(redact.Options{Values: slices.Concat(a.providerKeys(c), []string{a.token(c)}, a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c), a.bucketSecrets(c), a.consoleSecrets(c))})
 }
 
 // usual says where a vendor's key is found and which protocol it speaks, for a

@@ -3,6 +3,10 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"agentd/command"
 	"agentd/event"
@@ -17,6 +21,20 @@ type OIDC struct {
 	AccountClaim string  `json:"accountClaim"`
 	NameClaim    string  `json:"nameClaim"`
 	Grants       []Grant `json:"grants"`
+	// Console says how people log in to the console there; without a client id they don't.
+	Console ConsoleLogin `json:"console"`
+}
+
+// ConsoleLogin is the console as a client of the provider.
+type ConsoleLogin struct {
+	ClientID string `json:"clientId"`
+	// ClientSecretEnv names the environment variable that holds the secret, ClientSecretFile
+	// the file; a public client has neither.
+	ClientSecretEnv  string   `json:"clientSecretEnv"`
+	ClientSecretFile string   `json:"clientSecretFile"`
+	RedirectURL      string   `json:"redirectUrl"`
+	Scopes           []string `json:"scopes"`
+	Name             string   `json:"name"`
 }
 
 // Grant is what members of a group of the provider, or one of its subjects, may do.
@@ -40,13 +58,23 @@ func oidcSettings() []Setting {
 		{Name: "oidc.grants[].subject", Type: Text, Means: "A subject (sub) instead of a group, such as a service's account."},
 		{Name: "oidc.grants[].role", Type: Choice, Values: roles, Required: true, Means: "What they may do."},
 		{Name: "oidc.grants[].account", Type: Text, Means: "The account that all of them share; if not given, each has their own."},
+		{Name: "oidc.console.clientId", Type: Text, Means: "The id of the console as a client of the provider: its login page then offers to log in there. It may be the same as audience."},
+		{Name: "oidc.console.clientSecretEnv", Type: Text, Means: "Name of the environment variable with the client's secret; a public client has none. The secret itself is not accepted here."},
+		{Name: "oidc.console.clientSecretFile", Type: Text, Means: "File with the client's secret instead, which only its owner may read; read at each login."},
+		{Name: "oidc.console.redirectUrl", Type: URL, Means: "Where the provider sends browsers back to, as it is registered there: the address of the server as browsers know it, and " + callbackPath + "; if not given, it follows from the address that the browser asked. A proxy that ends TLS needs it."},
+		{Name: "oidc.console.scopes", Type: Texts, Means: "What the provider is asked for: openid, and what has it put the groups into the token; if not given, openid, profile and email."},
+		{Name: "oidc.console.name", Type: Text, Means: "What people call the provider, for the button of the login page; if not given, the issuer's host."},
 	}
 }
 
+// callbackPath is the path of the address that the provider sends browsers back to.
+const callbackPath = "/ui/oidc/callback"
+
 // check reports what is missing, and an issuer that others could speak for.
 func (o *OIDC) check(add reporter) {
+	o.Console.check(add)
 	if o.Issuer == "" {
-		if o.Audience != "" || len(o.Grants) > 0 {
+		if o.Audience != "" || len(o.Grants) > 0 || o.Console.ClientID != "" {
 			add("oidc.issuer", "is missing")
 		}
 		return
@@ -70,3 +98,51 @@ func (o *OIDC) check(add reporter) {
 		}
 	}
 }
+
+// check reports what can't be logged in with.
+func (c *ConsoleLogin) check(add reporter) {
+	if c.ClientID == "" {
+		for _, s := range []struct {
+			name  string
+			given bool
+		}{
+			{"clientSecretEnv", c.ClientSecretEnv != ""},
+			{"clientSecretFile", c.ClientSecretFile != ""},
+			{"redirectUrl", c.RedirectURL != ""},
+			{"scopes", len(c.Scopes) > 0},
+			{"name", c.Name != ""},
+		} {
+			if s.given {
+				add("oidc.console.clientId", "is missing: without it, %s has no meaning", s.name)
+				return
+			}
+		}
+		return
+	}
+	if c.ClientSecretEnv != "" && c.ClientSecretFile != "" {
+		add("oidc.console", "has both clientSecretEnv and clientSecretFile")
+	}
+	if len(c.Scopes) > 0 && !slices.Contains(c.Scopes, "openid") {
+		add("oidc.console.scopes", "must contain openid: without it, the provider doesn't say who logged in")
+	}
+	for _, s := range c.Scopes {
+		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '~' }) {
+			add("oidc.console.scopes", "must be a list of single words, not one text with spaces")
+			break
+		}
+	}
+	if utf8.RuneCountInString(c.Name) > maxProviderName || strings.ContainsFunc(c.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		add("oidc.console.name", "must have at most %d printable characters", maxProviderName)
+	}
+	u, err := url.Parse(c.RedirectURL)
+	switch {
+	case c.RedirectURL == "" || err != nil: // the latter isn't a URL, which was said
+	case u.Path != callbackPath || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		add("oidc.console.redirectUrl", "must be the address of this server and the path %s, such as https://agents.example.org%s", callbackPath, callbackPath)
+	case u.Scheme == "http" && !netaddr.LoopbackHost(u.Hostname()):
+		add("oidc.console.redirectUrl", "must begin with https://: without TLS, anyone on the network could take the login over")
+	}
+}
+
+// maxProviderName is how long a name may be that fits on a button.
+const maxProviderName = 40

@@ -30,7 +30,8 @@ func (c *Config) variables() []variable {
 	for i, p := range c.Providers {
 		out = append(out, variable{path: fmt.Sprintf("providers[%d].apiKeyEnv", i), text: p.APIKeyEnv})
 	}
-	out = append(out, variable{path: "blobs.s3.accessKeyEnv", text: c.Blobs.S3.AccessKeyEnv}, variable{path: "blobs.s3.secretKeyEnv", text: c.Blobs.S3.SecretKeyEnv})
+	out = append(out, variable{path: "blobs.s3.accessKeyEnv", text: c.Blobs.S3.AccessKeyEnv}, variable{path: "blobs.s3.secretKeyEnv", text: c.Blobs.S3.SecretKeyEnv},
+		variable{path: "oidc.console.clientSecretEnv", text: c.OIDC.Console.ClientSecretEnv})
 	for i, p := range c.Peers {
 		out = append(out, variable{path: fmt.Sprintf("peers[%d].tokenEnv", i), text: p.TokenEnv})
 	}
