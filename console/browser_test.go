@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"agentd/internal/nodetest"
+	"agentd/server/oidc/oidctest"
 )
 
 // browser returns the program of a Chromium, or ends the test.
@@ -71,6 +72,9 @@ func inBrowser(t *testing.T, facts int) {
 	env = append(env, "AGENTD_PROGRAM="+program, "AGENTD_BROWSER="+chromium, "AGENTD_FOLDER="+dir, "XDG_STATE_HOME="+filepath.Join(dir, "state"),
 		"AGENTD_LONG_DATA="+filepath.Join(dir, "long"), "AGENTD_LONG_FACTS="+strconv.Itoa(facts))
 	env = append(env, certificate(t, dir)...)
+	issuer := oidctest.Start(t)
+	issuer.Client = oidctest.Client{ID: "console", People: map[string]map[string]any{"ada": {"groups": "team-a"}, "mel": {"groups": "sales"}}}
+	env = append(env, "AGENTD_ISSUER="+issuer.URL)
 	longSession(t, filepath.Join(dir, "long"), facts)
 	accept := exec.CommandContext(t.Context(), program, "data", "accept", "--yes", filepath.Join(dir, "long"))
 	accept.Env = env

@@ -173,7 +173,7 @@ export async function ownServer(t, options = {}) {
 }
 
 /** visit opens a page in a browser of its own. It fails the test on errors of scripts and on violations of the page's policy. */
-export async function visit(t, s, path = "/", { token = s.token, viewport = { width: 1280, height: 800 }, theme = "light", login = true, errors = [] } = {}) {
+export async function visit(t, s, path = "/", { token = s.token, viewport = { width: 1280, height: 800 }, theme = "light", login = true, errors = [], foreign = [] } = {}) {
   const context = await t.browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" });
   context.setDefaultTimeout(patience);
   // Notices go away by themselves after a few seconds, on a busy machine before a test has looked: here they stay.
@@ -191,7 +191,7 @@ export async function visit(t, s, path = "/", { token = s.token, viewport = { wi
     if (m.type() === "error" && !/WebSocket connection|net::ERR_|status of 4\d\d|status of 5\d\d/.test(text) && !expected(text)) bad.push(`console: ${text}`);
   });
   page.on("request", (r) => {
-    if (!r.url().startsWith(s.url) && !/^(blob|data):/.test(r.url())) bad.push(`foreign request: ${r.url()}`);
+    if (![s.url, ...foreign].some((u) => r.url().startsWith(u)) && !/^(blob|data):/.test(r.url())) bad.push(`foreign request: ${r.url()}`);
   });
   t.ends.push(async (failed) => {
     if (failed) {

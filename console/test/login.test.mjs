@@ -1,4 +1,4 @@
-import { assert, axe, overTLS, ownServer, server, visit } from "./kit.mjs";
+import { assert, axe, overTLS, ownServer, server, settle, visit } from "./kit.mjs";
 
 export default {
   "a token logs in, and the cookie is out of reach": async (t) => {
@@ -29,5 +29,42 @@ export default {
     const turn = JSON.parse(s.cli("submit", "--json", "stream please"));
     await page.locator(`[data-session="${turn.sessionId}"]`).click();
     await page.locator(".said").last().getByText(/word39/).waitFor();
+  },
+
+  "a login at the company's provider leads back to the page, and a failed one says what to do": async (t) => {
+    const issuer = process.env.AGENTD_ISSUER;
+    const grants = [{ group: "team-a", role: "client", account: "team_a" }];
+    const s = await ownServer(t, { config: { oidc: { issuer, audience: "agentd", grants, console: { clientId: "console", name: "Example" } } } });
+    // By this name the server is of another site than the provider, as it would be.
+    const url = s.url.replace("127.0.0.1", "localhost");
+    const page = await visit(t, { url }, "/sessions?q=milk", { login: false, foreign: [issuer] });
+    const logIn = async (person) => {
+      await page.getByRole("link", { name: "Log in with Example" }).click();
+      await page.getByRole("link", { name: person }).click();
+    };
+    await page.getByRole("link", { name: "Log in with Example" }).waitFor();
+    await axe(page, "login with a provider");
+    await logIn("ada");
+    await settle(page, "/sessions?q=milk");
+    await page.getByText("client · team_a").waitFor();
+    const cookies = await page.context().cookies();
+    assert.deepEqual(cookies.map((c) => [c.name.startsWith("agentd_session"), c.httpOnly, c.sameSite]), [[true, true, "Strict"]]);
+    assert.deepEqual(await page.evaluate(() => [document.cookie, localStorage.length, sessionStorage.length]), ["", 0, 0]);
+    await page.reload(); // the strict cookie goes with it
+    await settle(page, "/sessions?q=milk");
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByText("Your login at Example goes on").waitFor();
+    assert.equal(await page.getByRole("link", { name: "log out there, too" }).getAttribute("href"), "/ui/oidc/logout");
+    assert.deepEqual(await page.context().cookies(), []);
+    await logIn("nobody");
+    await page.getByText("The login was cancelled, or Example refused it.").waitFor();
+    await axe(page, "a login that failed");
+    await logIn("mel");
+    await page.getByText("no role here is for you or one of your groups").waitFor();
+    assert.deepEqual(await page.context().cookies(), []);
+    await page.goto(`${url}/ui/oidc/callback?code=x&state=y`);
+    await page.getByText("This login was finished already, or was begun in another browser.").waitFor();
+    await logIn("ada");
+    await page.getByRole("heading", { name: "Fleet" }).waitFor();
   },
 };

@@ -21,6 +21,8 @@ class Me {
   state = $state<"checking" | "in" | "out">("checking");
   /** Why the login ended, or why it couldn't be checked. */
   why = $state.raw<Problem | null>(null);
+  /** The identity provider at which the login goes on that was left here, with the way to end it there. */
+  left = $state.raw<{ provider: string; path?: string } | null>(null);
 
   get role(): Role {
     return this.status?.caller.role ?? "observer";
@@ -37,6 +39,7 @@ class Me {
       this.status = await get<Status>("/v1/status");
       this.state = "in";
       this.why = null;
+      this.left = null;
     } catch (err) {
       this.why = err as Problem;
       if (this.why.code === "unauthenticated") this.state = "out";
@@ -51,7 +54,8 @@ class Me {
   }
 
   async logout(): Promise<void> {
-    await send("/ui/logout", { method: "POST" });
+    const res = await send("/ui/logout", { method: "POST" });
+    this.left = res.status === 200 ? ((await res.json()) as { provider: string; path?: string }) : null;
     this.status = null;
     this.why = null;
     this.state = "out";
