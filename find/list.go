@@ -37,6 +37,7 @@ func (f *Finder) listTurns(ctx context.Context, caller command.Caller, p *comman
 	if err := f.opt.CatchUp(ctx); err != nil {
 		return nil, err
 	}
+	ctx = store.OnReplica(ctx, f.opt.Store)
 	ask := &turnQuestion{ListTurns: p, caller: caller, queried: q != nil}
 	if len(p.Tags) > 0 {
 		if ask.tagged, err = f.opt.Tagged(ctx, caller, p.Tags); err != nil {

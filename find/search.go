@@ -14,6 +14,7 @@ import (
 	"agentd/event"
 	"agentd/fault"
 	"agentd/internal/clip"
+	"agentd/store"
 	"agentd/store/storefault"
 )
 
@@ -46,6 +47,7 @@ func (f *Finder) search(ctx context.Context, caller command.Caller, p *command.S
 	if err := f.opt.CatchUp(ctx); err != nil {
 		return nil, err
 	}
+	ctx = store.OnReplica(ctx, f.opt.Store)
 	q := &wordQuestion{caller: caller, words: words, sessionID: p.SessionID, kinds: kinds, from: math.MinInt64, to: math.MaxInt64, tuning: f.tuning}
 	if !p.From.IsZero() {
 		q.from = ceilMilli(p.From.UnixNano())

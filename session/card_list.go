@@ -67,7 +67,7 @@ func (m *Manager) ListCards(ctx context.Context, caller command.Caller, q *CardQ
 	if list.nothing {
 		return page, nil
 	}
-	for e, err := range m.opt.Store.Scan(ctx, scan) {
+	for e, err := range m.opt.Store.Scan(store.OnReplica(ctx, m.opt.Store), scan) {
 		if err != nil {
 			return nil, storeFault(err)
 		}

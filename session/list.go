@@ -50,7 +50,7 @@ func (r *request) visibleSessions(ctx context.Context) iter.Seq2[*command.Sessio
 		if !r.caller.Admin && r.caller.Account != "" {
 			kind = accountSessions(r.caller.Account)
 		}
-		for entry, err := range r.m.opt.Store.Scan(ctx, store.Scan{Kind: kind, Reverse: true}) {
+		for entry, err := range r.m.opt.Store.Scan(store.OnReplica(ctx, r.m.opt.Store), store.Scan{Kind: kind, Reverse: true}) {
 			if err != nil {
 				yield(nil, storeFault(err))
 				return

@@ -214,6 +214,9 @@ func (m *Manager) Events(ctx context.Context, caller command.Caller, sessionID s
 	if err != nil {
 		return nil, 0, storeFault(err)
 	}
+	if limit >= maxRead && head.Sequence >= after+maxRead {
+		ctx = store.OnReplica(ctx, m.opt.Store)
+	}
 	var out []store.Record
 	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: head.Sequence + 1, Limit: limit}) {
 		if err != nil {

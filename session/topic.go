@@ -402,6 +402,9 @@ func (s *Subscription) read(ctx context.Context) ([]store.Record, error) {
 
 // readStore returns what the store has after the cursor, up to a sequence.
 func (s *Subscription) readStore(ctx context.Context, last uint64) ([]store.Record, error) {
+	if last >= s.next+maxRead {
+		ctx = store.OnReplica(ctx, s.m.opt.Store)
+	}
 	var records []store.Record
 	bytes := 0
 	for rec, err := range s.m.opt.Store.Read(ctx, s.id, store.Range{After: s.next, Before: last + 1, Limit: maxRead}) {

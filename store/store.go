@@ -419,6 +419,22 @@ type SpanReader interface {
 	ReadSpans(ctx context.Context, spans []Span) ([][]Record, error)
 }
 
+// Replicated is a store that may have a copy of its data to spare the original.
+type Replicated interface {
+	// OnReplica returns a context in which reads are answered by a copy that has everything
+	// that is durable now, or the same context if there is none. It costs two small
+	// questions, and is worth it before a long read.
+	OnReplica(ctx context.Context) context.Context
+}
+
+// OnReplica returns a context for a long read of a store that may be [Replicated].
+func OnReplica(ctx context.Context, s Store) context.Context {
+	if r, ok := s.(Replicated); ok {
+		return r.OnReplica(ctx)
+	}
+	return ctx
+}
+
 // Node is one of the processes that share a store.
 type Node struct {
 	ID, Address string

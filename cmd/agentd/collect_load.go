@@ -106,6 +106,7 @@ func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
 	if p, ok := s.store.(*postgres.Store); ok {
 		collectPool(w, p.PoolFigures())
 		collectObjects(w, p.ObjectFigures())
+		collectReplica(w, p.ReplicaFigures())
 	}
 }
 
@@ -122,6 +123,20 @@ func collectObjects(w *server.MetricWriter, f postgres.ObjectFigures) {
 	w.Counter("agentd_blob_objects_moved_total", "Contents that this node moved to the object storage.", float64(f.Moved))
 	w.Counter("agentd_blob_objects_deleted_total", "Objects that this node deleted there.", float64(f.Deleted))
 	w.Counter("agentd_blob_storage_failures_total", "Attempts to move or delete that failed.", float64(f.Failed))
+}
+
+// collectReplica writes the figures of the standby that takes reads, if there is one.
+func collectReplica(w *server.MetricWriter, f postgres.ReplicaFigures) {
+	if !f.Configured {
+		return
+	}
+	usable := 0.0
+	if f.Usable {
+		usable = 1
+	}
+	w.Gauge("agentd_replica_up", "1 while the replica keeps up and long reads go there.", usable)
+	w.Counter("agentd_replica_reads_total", "Statements that the replica answered.", float64(f.Reads))
+	w.Counter("agentd_replica_failures_total", "How often the replica was behind or could not be asked, and the database answered.", float64(f.Failures))
 }
 
 // collectPool writes the figures of the pool of connections to the database.

@@ -42,6 +42,7 @@ func openData(ctx context.Context, c *config.Config, env map[string]string, self
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
 			NodeID: self.name, Address: self.address, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
 			MaxConns: max(c.Node.Connections-postgres.BesidePool, 0),
+			Replica:  c.Replica,
 			Objects:  objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
 		})
 		if err != nil {

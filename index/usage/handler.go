@@ -41,6 +41,7 @@ func (h *Handler) usage(ctx context.Context, caller command.Caller, p *command.U
 	if err := h.CatchUp(ctx); err != nil {
 		return nil, err
 	}
+	ctx = store.OnReplica(ctx, h.Store)
 	rows, total, err := q.First(ctx, h.Store, p.Size())
 	if err != nil {
 		return nil, storefault.Reading(err)

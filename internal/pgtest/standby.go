@@ -37,6 +37,18 @@ func Standby(tb testing.TB, primary *Cluster) *Cluster {
 	return c
 }
 
+// Replica is like Standby, but commits don't wait for it.
+func Replica(tb testing.TB, primary *Cluster) *Cluster {
+	tb.Helper()
+	c := Standby(tb, primary)
+	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()"} {
+		if err := primary.exec(sql); err != nil {
+			tb.Fatalf("pgtest: wait for no standby: %v", err)
+		}
+	}
+	return c
+}
+
 // copyFrom makes the folder and fills it with a copy of what a running cluster has.
 func (c *Cluster) copyFrom(primary *Cluster) error {
 	if err := c.makeFolder(); err != nil {

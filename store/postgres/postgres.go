@@ -46,9 +46,15 @@
 //
 // All methods of Store may be called by many goroutines. A store owns one
 // background goroutine, which renews the lease, one more that moves contents if there
-// is object storage, and waits for them in Close.
+// is object storage and one that watches a replica, and waits for them in Close.
 // Iterators hold no connection while the caller's loop body runs, except for
 // Follow, which has one of its own.
+//
+// # Replicas
+//
+// With [Options.Replica] a standby of the database takes the reads of callers that ask for
+// it with [Store.OnReplica], while it keeps up and is one of this database. They read
+// what they would read from the database: see replica.go.
 //
 // # Objects
 //
@@ -107,6 +113,9 @@ type Options struct {
 	// AllowUnsafe opens a database that may lose or damage acknowledged data
 	// after a power loss: fsync, full_page_writes or synchronous_commit is off.
 	AllowUnsafe bool
+	// Replica, if not empty, is the URL of a standby of the database, which takes long
+	// reads while it keeps up; see [Store.OnReplica].
+	Replica string
 	// Objects, if not nil, is where the contents of blobs go that have at least ObjectsFrom
 	// bytes, soon after they were stored. All nodes of a database must have the same. If
 	// ObjectsFrom is zero, it defaults to 64 KiB.
@@ -153,9 +162,11 @@ type Store struct {
 	// pooled says that a pooler is between this process and the database.
 	pooled bool
 	pool   *pgxpool.Pool
-	start  position
-	keeper *keeper
-	lease  lease
+	// replica answers long reads; nil if there is none.
+	replica *replica
+	start   position
+	keeper  *keeper
+	lease   lease
 	// clock is the node's time; skewed says that it was reported to be another one than the
 	// database's.
 	clock  *nodeClock
@@ -240,8 +251,17 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		s.pool.Close()
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
+	if opts.Replica != "" {
+		if s.replica, err = openReplica(ctx, opts, s.pooled); err != nil {
+			s.pool.Close()
+			return nil, errors.Join(fmt.Errorf("replica: %w", err), conn.Close(ctx))
+		}
+	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.keeper = startKeeper(s.closing, s, conn)
+	if s.replica != nil {
+		go s.watchReplica(s.closing)
+	}
 	if opts.Objects != nil {
 		go s.moveUntil(s.closing)
 	} else {
@@ -312,6 +332,7 @@ func (s *Store) Close() error {
 	<-s.moved.done
 	s.calls.Wait()
 	err := s.keeper.wait()
+	s.replica.close()
 	s.pool.Close()
 	return err
 }

@@ -45,7 +45,7 @@ func (s *Store) whenRoom(ctx context.Context, do func() error) error {
 
 // queryRow reads one row, or returns pgx.ErrNoRows.
 func (s *Store) queryRow(ctx context.Context, dest []any, sql string, args ...any) error {
-	return s.retryOnce(ctx, func(p *pgxpool.Pool) error { return p.QueryRow(ctx, sql, args...).Scan(dest...) })
+	return s.readOnce(ctx, func(p *pgxpool.Pool) error { return p.QueryRow(ctx, sql, args...).Scan(dest...) })
 }
 
 // exec runs a statement that is safe to repeat.
@@ -59,7 +59,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 // collectRows reads rows. After a failure of the connection it begins again.
 func collectRows[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	var list []T
-	err := s.retryOnce(ctx, func(p *pgxpool.Pool) error {
+	err := s.readOnce(ctx, func(p *pgxpool.Pool) error {
 		rows, err := p.Query(ctx, sql, args...)
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ type Config struct {
 	Listen       string   `json:"listen"`
 	Socket       string   `json:"socket"`
 	Data         string   `json:"data"`
+	Replica      string   `json:"replica"`
 	StateDir     string   `json:"stateDir"`
 	Insecure     bool     `json:"insecure"`
 	AllowedHosts []string `json:"allowedHosts"`
@@ -355,6 +356,13 @@ func (c *Config) problems() [][2]string {
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		add("tls", "cert and key must be given together")
+	}
+	switch {
+	case c.Replica == "":
+	case !IsDatabase(c.Replica):
+		add("replica", "must be the address of a standby, such as postgres://user@host/database")
+	case !c.Database():
+		add("replica", "is that of a database, and data is a directory; set data to the database's address")
 	}
 	if n := c.Node.Connections; n != 0 && n < minConnections {
 		add("node.connections", "must be at least %d: one for the lease, one to follow other nodes, and four for the work", minConnections)

@@ -103,6 +103,7 @@ func hostSettings() []Setting {
 		{Name: "listen", Type: Address, Default: "127.0.0.1:8700", Env: "AGENTD_LISTEN", Flag: "listen", Means: "Where the server listens. An address that isn't loopback needs TLS or insecure."},
 		{Name: "socket", Type: Text, Flag: "socket", Means: "Path of a Unix socket to listen on instead of the address."},
 		{Name: "data", Type: Text, Env: "AGENTD_DATA", Flag: "data", Means: "Where the facts are: a directory, or postgres://user@host/database; default: the user's own directory, $XDG_DATA_HOME/agentd or ~/.local/share/agentd."},
+		{Name: "replica", Type: Text, Env: "AGENTD_REPLICA", Means: "Address of a standby of the database (streaming replication), postgres://user@host/database: while it keeps up, lists, searches, figures and long histories are read there, as true as in the database itself."},
 		{Name: "stateDir", Type: Text, Flag: "state-dir", Means: "Directory of the admin token, the other tokens and the note about the running server; default: the data directory, or ./.agentd if the data is in a database."},
 		{Name: "daemon.idle", Type: Duration, Default: "10m", Means: "How long the user's server in the background stays without clients and work before it ends; 0s: for ever."},
 		{Name: "tls.cert", Type: Text, Means: "File with the server's certificate chain (PEM); read again on SIGHUP."},
