@@ -69,6 +69,19 @@ func adminDefs() []Def {
 			Example: `{"olderThanMs":31536000000,"dryRun":true}`,
 		},
 		{
+			Name: "read_audit", Noun: "administration", Form: formOf[ReadAudit, ReadAuditResult](),
+			Scope: RoleObserver, Available: true, Since: "0.2",
+			Means:   "Reads what an auditor looks at, over all sessions that the caller may see.",
+			Doc:     "A program that copies it elsewhere keeps the cursor of each page, and passes it to get the next one: nothing is missed and nothing comes twice, over restarts and on every node. Without types: " + strings.Join(AuditTypes(), ", ") + ".",
+			Example: `{"limit":200}`,
+		},
+	}
+}
+
+// nodeDefs are the catalogue's entries for the nodes of a database.
+func nodeDefs() []Def {
+	return []Def{
+		{
 			Name: "drain_node", Noun: "administration", Form: formOf[DrainNode, DrainNodeResult](),
 			Mutates: true, Repeatable: true, Scope: RoleAdmin, Available: true, Since: "0.2",
 			Means:   "Has a node take no new work and hand over what it has, or ends that.",
@@ -95,13 +108,6 @@ func adminDefs() []Def {
 			Means:   "Lists the nodes that share the store.",
 			Doc:     "A store that only one process can open has one node.",
 			Example: `{}`,
-		},
-		{
-			Name: "read_audit", Noun: "administration", Form: formOf[ReadAudit, ReadAuditResult](),
-			Scope: RoleObserver, Available: true, Since: "0.2",
-			Means:   "Reads what an auditor looks at, over all sessions that the caller may see.",
-			Doc:     "A program that copies it elsewhere keeps the cursor of each page, and passes it to get the next one: nothing is missed and nothing comes twice, over restarts and on every node. Without types: " + strings.Join(AuditTypes(), ", ") + ".",
-			Example: `{"limit":200}`,
 		},
 	}
 }

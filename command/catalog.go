@@ -90,7 +90,7 @@ var catalog = sync.OnceValue(func() []Def {
 	return slices.Concat(
 		sessionDefs(), turnDefs(), actionDefs(), threadDefs(), taskDefs(), taskStateDefs(), taskReadDefs(),
 		subagentDefs(), jobDefs(), scheduleDefs(), processDefs(), permissionDefs(), environmentDefs(), channelDefs(), peerDefs(), peerWorkDefs(),
-		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(), diffDefs(), findDefs(), artifactDefs(), modelDefs(), usageDefs(), bulkDefs(), adminDefs(), replayDefs(),
+		evidenceDefs(), benchmarkDefs(), explainDefs(), quotaDefs(), diffDefs(), findDefs(), artifactDefs(), modelDefs(), usageDefs(), bulkDefs(), adminDefs(), nodeDefs(), replayDefs(),
 	)
 })
 

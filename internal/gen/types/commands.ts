@@ -2285,6 +2285,16 @@ export interface RunRetentionParams {
   dryRun?: boolean;
 }
 
+/** Reads what an auditor looks at, over all sessions. */
+export interface ReadAuditParams {
+  /** The cursor of the page before; absent to read from the beginning. */
+  after?: string;
+  /** The most events that are returned; 0 means 100. */
+  limit?: number;
+  /** Types of events, * standing for anything; absent for those that say who was allowed to do what. */
+  types?: string[];
+}
+
 /** Has a node take no new work and hand over what it has. */
 export interface DrainNodeParams {
   /** idempotencyKey makes a retry safe: the same key with the same parameters gives the first result again, with other parameters a conflict. */
@@ -2323,16 +2333,6 @@ export interface ListNodesParams {
   limit?: number;
   /** Cursor goes on where an earlier answer's nextCursor ended. */
   cursor?: string;
-}
-
-/** Reads what an auditor looks at, over all sessions. */
-export interface ReadAuditParams {
-  /** The cursor of the page before; absent to read from the beginning. */
-  after?: string;
-  /** The most events that are returned; 0 means 100. */
-  limit?: number;
-  /** Types of events, * standing for anything; absent for those that say who was allowed to do what. */
-  types?: string[];
 }
 
 /** Begins to decide again what was recorded. */
@@ -7559,6 +7559,28 @@ export interface RetentionRun {
   error?: string;
 }
 
+/** A page of what an auditor looks at. */
+export interface ReadAuditResult {
+  /** Envelopes as the stream delivers them: in order within a session, those of different sessions as they were written, more or less. */
+  events: AgentdEvent[];
+  /** Events that retention removed before they were read. */
+  gaps: AuditGap[];
+  /** Where the next page begins, also after a restart and on another node. */
+  cursor: string;
+  /** Complete says that nothing more was written when the page was read. A page that isn't complete may have no events: those that it passed over are of other types. */
+  complete: boolean;
+}
+
+/** A run of events that were removed. */
+export interface AuditGap {
+  /** The session that they were in. */
+  sessionId: string;
+  /** That of the first of them. */
+  firstSequence: number;
+  /** That of the last of them. */
+  lastSequence: number;
+}
+
 /** The node as it is when the draining began or was ended. */
 export interface DrainNodeResult {
   /** The node. */
@@ -7639,28 +7661,6 @@ export interface ListNodesResult {
   total: number;
   /** The cursor of the next page; absent on the last. */
   nextCursor?: string;
-}
-
-/** A page of what an auditor looks at. */
-export interface ReadAuditResult {
-  /** Envelopes as the stream delivers them: in order within a session, those of different sessions as they were written, more or less. */
-  events: AgentdEvent[];
-  /** Events that retention removed before they were read. */
-  gaps: AuditGap[];
-  /** Where the next page begins, also after a restart and on another node. */
-  cursor: string;
-  /** Complete says that nothing more was written when the page was read. A page that isn't complete may have no events: those that it passed over are of other types. */
-  complete: boolean;
-}
-
-/** A run of events that were removed. */
-export interface AuditGap {
-  /** The session that they were in. */
-  sessionId: string;
-  /** That of the first of them. */
-  firstSequence: number;
-  /** That of the last of them. */
-  lastSequence: number;
 }
 
 /** A replay, its progress and its result. */
@@ -7973,6 +7973,8 @@ export interface Commands {
   get_retention: { params: GetRetentionParams; result: GetRetentionResult };
   /** Removes the events of old sessions now. */
   run_retention: { params: RunRetentionParams; result: RetentionRun };
+  /** Reads what an auditor looks at, over all sessions that the caller may see. */
+  read_audit: { params: ReadAuditParams; result: ReadAuditResult };
   /** Has a node take no new work and hand over what it has, or ends that. */
   drain_node: { params: DrainNodeParams; result: DrainNodeResult };
   /** Takes a node that is gone for good off the list of nodes. */
@@ -7981,8 +7983,6 @@ export interface Commands {
   move_session: { params: MoveSessionParams; result: MoveSessionResult };
   /** Lists the nodes that share the store. */
   list_nodes: { params: ListNodesParams; result: ListNodesResult };
-  /** Reads what an auditor looks at, over all sessions that the caller may see. */
-  read_audit: { params: ReadAuditParams; result: ReadAuditResult };
   /** Begins to decide again what was recorded, as it was or with a change. */
   start_replay: { params: StartReplayParams; result: ReplayRecord };
   /** Returns the progress and the result of a replay. */
