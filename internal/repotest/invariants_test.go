@@ -75,6 +75,24 @@ func TestFileLength(t *testing.T) {
 	report(t, found, err)
 }
 
+// TestRootIsAFrontDoor keeps the root package short enough to be read at once: what a runtime
+// is made of has packages of its own.
+func TestRootIsAFrontDoor(t *testing.T) {
+	const limit = 10
+	_, fsys, _ := repository(t)
+	for _, p := range packagesOf(t, fsys) {
+		var names []string
+		for _, f := range p.files {
+			if !f.test {
+				names = append(names, f.name)
+			}
+		}
+		if p.dir == "." && len(names) > limit {
+			t.Errorf("the root package has %d files, and at most %d are allowed; a new need belongs to a package below it: %s", len(names), limit, strings.Join(names, ", "))
+		}
+	}
+}
+
 // TestFileSize keeps programs and data out of the repository: every clone would carry
 // them for ever.
 func TestFileSize(t *testing.T) {
