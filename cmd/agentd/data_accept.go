@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -82,7 +84,8 @@ func (a *app) acceptData(ctx context.Context, dir string, yes bool) error {
 			return err
 		}
 		a.sayf("Accept %s as yours? [y/N]", dir)
-		if !a.saidYes(ctx) {
+		line, _ := bufio.NewReader(a.in).ReadString('\n') // none is no
+		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
 			return fmt.Errorf("%s was not accepted", dir)
 		}
 	}

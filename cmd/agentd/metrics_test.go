@@ -95,8 +95,8 @@ func documented(t *testing.T, f *figures) {
 	}
 	for name := range told {
 		// Series of a collector, and of models and tools, are there once there are such.
-		// Those of a pool are there over a database, those of object storage with a bucket.
-		later := slices.ContainsFunc([]string{"agentd_telemetry_", "agentd_usage_", "agentd_database_", "agentd_blob_"}, func(family string) bool { return strings.HasPrefix(name, family) })
+		// Those of a pool are there over a database, those of object storage with a bucket, those of a replica with one.
+		later := slices.ContainsFunc([]string{"agentd_telemetry_", "agentd_usage_", "agentd_database_", "agentd_blob_", "agentd_replica_"}, func(family string) bool { return strings.HasPrefix(name, family) })
 		if !seen[name] && !later {
 			t.Errorf("docs/operations.md names %s, which the server doesn't tell", name)
 		}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"agentd/cmd/agentd/internal/terminal"
 )
@@ -11,23 +13,19 @@ import (
 // dialogue is where a person answers, line by line. Nil is no one.
 type dialogue struct {
 	out io.Writer
-	in  *terminal.Lines
+	in  *bufio.Reader
 	tty *os.File
 	// lines delivers what was typed; reading says that a line is awaited. A read of
 	// a terminal can't be ended, so the goroutine that reads is left to the end of
 	// the process when the line isn't wanted any more.
 	lines   chan typed
 	reading bool
-	// filled says that a value was typed here, behind which more may have been pasted.
-	filled bool
 }
 
 // typed is a line, or the end of the terminal.
 type typed struct {
 	line string
-	// several says that others came at once with it.
-	several bool
-	err     error
+	err  error
 }
 
 // dialogue returns where questions are put, or nil if no one is there to answer:
@@ -40,7 +38,7 @@ func (a *app) dialogue(inputUsed bool) *dialogue {
 	d := &dialogue{lines: make(chan typed, 1)}
 	seen := terminal.IsTerminal(a.err) || terminal.IsTerminal(a.out)
 	if terminal.IsTerminal(a.in) && !inputUsed {
-		d.in, d.out = terminal.NewLines(a.in), a.err
+		d.in, d.out = bufio.NewReader(a.in), a.err
 		if terminal.IsTerminal(a.out) {
 			d.out = a.out
 		}
@@ -56,7 +54,7 @@ func (a *app) dialogue(inputUsed bool) *dialogue {
 	}
 	d.tty, d.out = tty, tty
 	if d.in == nil {
-		d.in = terminal.NewLines(tty)
+		d.in = bufio.NewReader(tty)
 	}
 	return d
 }
@@ -68,26 +66,18 @@ func (d *dialogue) close() error {
 	return d.tty.Close()
 }
 
-// read asks for a line, which comes over lines. One that decides has to come alone.
-func (d *dialogue) read(prompt string, decides bool) {
-	if decides && d.filled && !d.reading {
-		d.in.Drop()
-		d.filled = false
-	}
+// read asks for a line, which comes over lines.
+func (d *dialogue) read(prompt string) {
 	_, _ = fmt.Fprint(d.out, prompt) // if it can't be written, reading fails too
 	if d.reading {
 		return
 	}
-	d.reading, d.filled = true, d.filled || !decides
+	d.reading = true
 	go func() {
-		line, more := d.in.Next()
-		switch {
-		case !more:
-			d.lines <- typed{err: io.EOF}
-		case decides:
-			d.lines <- typed{line: line, several: !d.in.Alone()}
-		default:
-			d.lines <- typed{line: line}
+		line, err := d.in.ReadString('\n')
+		if line != "" {
+			err = nil
 		}
+		d.lines <- typed{strings.TrimRight(line, "\r\n"), err}
 	}()
 }

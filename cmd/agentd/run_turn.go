@@ -255,7 +255,7 @@ func (r *runner) showQuestion(q *turntext.Question) {
 	cols, _ := r.view.Stage.Size()
 	r.view.Separate()
 	panel := q.Lines(r.app.ink(r.ask.out), cols)
-	r.ask.read(strings.Join(panel, "\n")+"\n"+q.Prompt(), decides(q))
+	r.ask.read(strings.Join(panel, "\n") + "\n" + q.Prompt())
 }
 
 // reportUnanswered says who could answer instead.
@@ -285,9 +285,6 @@ func (r *runner) reportUnanswered(q *turntext.Question) (done bool, err error) {
 	return true, &exitError{exitBlocked, errors.New(text)}
 }
 
-// decides reports whether a line chooses one of several answers.
-func decides(q *turntext.Question) bool { return len(q.Answers()) > 0 }
-
 // takeAnswer takes a line that was typed.
 func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error) {
 	if t.err != nil {
@@ -295,20 +292,16 @@ func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error)
 		return true, silent(exitBlocked) // the terminal is gone, no one can answer
 	}
 	q := r.asking
-	if t.several {
-		r.ask.read(terminal.SeveralLines+"\n"+q.Prompt(), true)
-		return false, nil
-	}
 	answer, wrong := q.Parse(t.line)
 	if wrong == "" && answer != nil {
 		wrong = r.sendAnswer(ctx, answer)
 	}
 	switch {
 	case wrong != "":
-		r.ask.read(wrong+"\n"+q.Prompt(), decides(q))
+		r.ask.read(wrong + "\n" + q.Prompt())
 		return false, nil
 	case answer == nil: // another line belongs to it
-		r.ask.read(q.Prompt(), decides(q))
+		r.ask.read(q.Prompt())
 		return false, nil
 	}
 	r.asking = nil

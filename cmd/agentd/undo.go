@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -102,28 +103,11 @@ func (a *app) undo(ctx context.Context, f facts.Source, turn string, o *undoFlag
 // confirm asks for a yes.
 func (a *app) confirm(ctx context.Context, prompt string) error {
 	_, _ = fmt.Fprint(a.out, prompt) // if it can't be written, reading fails too
-	if a.saidYes(ctx) {
+	line, err := bufio.NewReader(a.input(ctx)).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(line)); err == nil && (word == "y" || word == "yes") {
 		return nil
 	}
 	return errors.New("nothing was changed")
-}
-
-// saidYes reads a line from the terminal and reports whether it is a yes. Among several that
-// come at once none is.
-func (a *app) saidYes(ctx context.Context) bool {
-	answer := make(chan bool, 1)
-	go func() { // a terminal may keep it until the process ends
-		lines := terminal.NewLines(a.in)
-		line, _ := lines.Next() // none is no
-		word := strings.ToLower(strings.TrimSpace(line))
-		answer <- (word == "y" || word == "yes") && lines.Alone()
-	}()
-	select {
-	case yes := <-answer:
-		return yes
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // rollbackOf plans to take back a turn of a session, by default the last of each.

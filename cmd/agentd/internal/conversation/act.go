@@ -91,14 +91,13 @@ const (
 // doPatiently carries out a command that may be repeated, and tries again while the
 // server can't be reached.
 func (c *Conversation) doPatiently(p command.Params, res any) error {
-	for cut, refused := 0, 0; ; {
+	for try := 1; ; try++ {
 		err := c.source.Do(c.ctx, p, res)
+		tries := submitTries
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			refused++
-		} else {
-			cut++
+			tries = startTries
 		}
-		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || cut >= submitTries || refused >= startTries {
+		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || try >= tries {
 			return err
 		}
 		timer := time.NewTimer(submitPause)

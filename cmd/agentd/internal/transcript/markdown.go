@@ -3,6 +3,7 @@ package transcript
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,16 +13,20 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 )
 
-// page writes a transcript as Markdown for people.
-type page struct {
-	w io.Writer
-	b bytes.Buffer
-	// incomplete is what the beginning says that is missing.
-	incomplete string
+// Write writes the transcript in a form: ".md" or ".json".
+func (t *Transcript) Write(w io.Writer, form string) error {
+	if form == ".json" {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(t)
+	}
+	return t.Markdown(w)
 }
 
-// begin implements [sink].
-func (p *page) begin(t *Transcript) error {
+// Markdown writes the transcript as a page for people.
+func (t *Transcript) Markdown(w io.Writer) error {
+	p := &page{}
 	p.linef("# %s", cmp.Or(terminal.Plain(t.Title), "Conversation"))
 	p.linef("")
 	p.linef("- Session: `%s`", t.SessionID)
@@ -29,14 +34,27 @@ func (p *page) begin(t *Transcript) error {
 		p.linef("- Folder: `%s`", terminal.Plain(t.Workspace))
 	}
 	p.linef("- Begun: %s", stamp(t.CreatedAt))
-	if p.incomplete = t.Incomplete; t.Incomplete != "" {
+	if t.Incomplete != "" {
 		p.linef("- Incomplete: %s", t.Incomplete)
 	}
-	return p.flush()
+	for i, turn := range t.Turns {
+		p.turn(i+1, turn)
+	}
+	_, err := w.Write(p.b.Bytes())
+	return err
 }
 
-// turn implements [sink].
-func (p *page) turn(n int, t *Turn) error {
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// page is Markdown that is being written.
+type page struct{ b bytes.Buffer }
+
+func (p *page) linef(format string, args ...any) {
+	fmt.Fprintf(&p.b, format, args...)
+	p.b.WriteByte('\n')
+}
+
+func (p *page) turn(n int, t *Turn) {
 	mode := ""
 	if t.Mode != "" {
 		mode = "mode " + t.Mode
@@ -44,40 +62,11 @@ func (p *page) turn(n int, t *Turn) error {
 	p.linef("\n## Turn %d\n", n)
 	p.linef("*%s*", terminal.JoinDots(stamp(t.SubmittedAt), terminal.Plain(t.Model), mode, t.Status))
 	for _, m := range t.Messages {
-		if m.load() {
-			p.message(m)
-		}
-		*m = Message{} // what was read is not kept
-		if err := p.flush(); err != nil {
-			return err
-		}
+		p.message(m)
 	}
 	if t.Error != "" {
 		p.linef("\n**Failed:** %s", terminal.Plain(t.Error))
 	}
-	return p.flush()
-}
-
-// end implements [sink].
-func (p *page) end(t *Transcript) error {
-	if t.Incomplete != p.incomplete {
-		p.linef("\n*(incomplete: %s)*", t.Incomplete)
-	}
-	return p.flush()
-}
-
-// flush hands over what was put together.
-func (p *page) flush() error {
-	_, err := p.w.Write(p.b.Bytes())
-	p.b.Reset()
-	return err
-}
-
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-func (p *page) linef(format string, args ...any) {
-	fmt.Fprintf(&p.b, format, args...)
-	p.b.WriteByte('\n')
 }
 
 func (p *page) message(m *Message) {
