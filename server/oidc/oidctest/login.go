@@ -87,7 +87,7 @@ func (p *Issuer) sendBack(w http.ResponseWriter, r *http.Request) {
 	}
 	with := url.Values{"state": {q.Get("state")}, "iss": {p.URL}}
 	if _, known := p.Client.People[q.Get("person")]; known {
-		with.Set("code", p.codes.add(attempt{q.Get("person"), q.Get("redirect_uri"), q.Get("nonce"), q.Get("code_challenge")}))
+		with.Set("code", p.codes.issueCode(attempt{q.Get("person"), q.Get("redirect_uri"), q.Get("nonce"), q.Get("code_challenge")}))
 	} else {
 		with.Set("error", "access_denied")
 	}
@@ -95,7 +95,7 @@ func (p *Issuer) sendBack(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back.String(), http.StatusFound) //nolint:gosec // a provider of tests sends back to whoever asks
 }
 
-func (c *codes) add(a attempt) string {
+func (c *codes) issueCode(a attempt) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byID == nil {
