@@ -1,10 +1,5 @@
 package usage
 
-import (
-	"math/bits"
-	"slices"
-)
-
 // finder finds things in a list by their hashes. Unlike a map it keeps neither the things
 // nor their places beside the list, which is most of the cost of a map with very many.
 type finder struct {
@@ -33,14 +28,6 @@ func (f *finder) find(hash uint32, same func(place uint32) bool) (place uint32, 
 func (f *finder) slot(hash uint32) uint32 { return hash & uint32(len(f.slots)-1) }
 
 const fewSlots = 64
-
-// expect makes room for so many things.
-func (f *finder) expect(things int) {
-	if slots := 2 << bits.Len(uint(things)); things > fewSlots && slots > len(f.slots) {
-		f.hashes = slices.Grow(f.hashes, things)
-		f.grow(slots)
-	}
-}
 
 // grow makes room for slots, of which there is a power of two.
 func (f *finder) grow(slots int) {

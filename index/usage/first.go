@@ -10,6 +10,8 @@ import (
 type topRow struct {
 	parts [keyParts][]byte
 	Figures
+	// order is that of the figures, once it is offered.
+	order order
 }
 
 func (r *topRow) key() Key {
@@ -19,8 +21,7 @@ func (r *topRow) key() Key {
 
 // compare orders the rows of a bucket: those that used most come first.
 func (r *topRow) compare(other *topRow) int {
-	mine, others := r.Figures.order(), other.Figures.order()
-	if c := mine.compare(&others); c != 0 {
+	if c := r.order.compare(&other.order); c != 0 {
 		return c
 	}
 	return compareParts(&r.parts, &other.parts)
@@ -46,6 +47,7 @@ type topRows struct {
 
 // offer keeps a copy of a row if it may be one of the first.
 func (t *topRows) offer(r *topRow) {
+	r.order = r.Figures.order()
 	if t.wanted == 0 || t.last != nil && r.compare(t.last) >= 0 {
 		return
 	}

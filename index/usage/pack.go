@@ -329,24 +329,26 @@ func (d *packReader) readTexts() [][]byte {
 func (d *packReader) readGroup(g *group) {
 	g.session = d.bytes(d.number())
 	var fields [groupFields]uint64
-	rest := d.rest
+	rest, at := d.rest, 0
 	for i := range fields {
-		switch {
-		case len(rest) == 0:
+		if at >= len(rest) {
 			d.failed = true
 			return
-		case rest[0] < 0x80:
-			fields[i], rest = uint64(rest[0]), rest[1:]
-		default:
-			n, size := binary.Uvarint(rest)
-			if size <= 0 {
-				d.failed = true
-				return
-			}
-			fields[i], rest = n, rest[size:]
 		}
+		if b := rest[at]; b < 0x80 { // most are small
+			fields[i] = uint64(b)
+			at++
+			continue
+		}
+		n, size := binary.Uvarint(rest[at:])
+		if size <= 0 {
+			d.failed = true
+			return
+		}
+		fields[i] = n
+		at += size
 	}
-	d.rest = rest
+	d.rest = rest[at:]
 	head := fields[0]
 	g.mixed, g.negative, g.chunk = head&flagMixed != 0, head&flagNegative != 0, head&flagChunk != 0
 	g.size = int(head >> flagBits)

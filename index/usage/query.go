@@ -105,7 +105,7 @@ type answer struct {
 	buckets map[string][]*source
 	// texts sums up what isn't by session, sessions what is.
 	texts    textSums
-	sessions sessionSums
+	sessions *sessionSums
 	// rows are those that come first, of which so many are wanted; total is how many there are.
 	rows   []Row
 	wanted int
