@@ -98,10 +98,9 @@ func TestStarsAreCutAlike(t *testing.T) {
 		{globex, "okapi00*", nil, false},
 		{command.Local(), "okapi0*", []uint64{1, 2, 4}, true},
 	} {
-		for _, byDocuments := range []bool{false, true} {
-			if h.openIndex(); byDocuments {
-				find.SearchByDocuments(h.finder)
-			}
+		for tuning := range find.Tunings {
+			h.openIndex()
+			find.Tune(h.finder, tuning)
 			found := ask[command.SearchResult](h, c.caller, &command.Search{Query: c.query})
 			h.indexer.Close()
 			var got []uint64
@@ -110,7 +109,7 @@ func TestStarsAreCutAlike(t *testing.T) {
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, c.sequences) || found.Truncated != c.truncated {
-				t.Errorf("%s for %q, by documents: %v, finds %d, truncated: %v", c.caller.Account, c.query, byDocuments, got, found.Truncated)
+				t.Errorf("%s for %q, %s, finds %d, truncated: %v", c.caller.Account, c.query, tuning, got, found.Truncated)
 			}
 		}
 	}

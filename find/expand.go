@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -25,7 +24,7 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 		if !w.prefix {
 			continue
 		}
-		found := expansion{words: map[string]bool{}}
+		found := expansion{}
 		for _, s := range segments {
 			if s.expanded[i], err = s.wantedWords(ctx, i, &found); err != nil {
 				return false, err
@@ -45,25 +44,56 @@ func (q *wordQuestion) expandWords(ctx context.Context, segments []*segmentSearc
 
 // expansion is what a word with a star stands for, as far as it is known.
 type expansion struct {
-	words map[string]bool
+	// words are in their order: one more than a star stands for, if there are so many.
+	words []string
 	// end is the first word that is too much; empty if none is.
 	end string
+	// before is scratch.
+	before []string
 }
 
-// addWords adds words of a segment.
+// addWords adds words of a segment, which are in their order.
 func (x *expansion) addWords(words []dictWord) {
-	before := len(x.words)
-	for i := range words {
-		x.words[string(words[i].text)] = true
+	x.before, x.words = x.words, x.before[:0]
+	known := x.before
+	for (len(known) > 0 || len(words) > 0) && len(x.words) <= maxExpansion {
+		switch {
+		case len(words) == 0 || len(known) > 0 && known[0] < string(words[0].text):
+			x.words, known = append(x.words, known[0]), known[1:]
+		case len(known) > 0 && known[0] == string(words[0].text):
+			x.words, known, words = append(x.words, known[0]), known[1:], words[1:]
+		default:
+			x.words, words = append(x.words, string(words[0].text)), words[1:]
+		}
 	}
-	if len(x.words) == before || len(x.words) <= maxExpansion {
-		return
+	if len(x.words) > maxExpansion {
+		x.end = x.words[maxExpansion]
 	}
-	all := slices.Sorted(maps.Keys(x.words))
-	x.end = all[maxExpansion]
-	for _, word := range all[maxExpansion+1:] {
-		delete(x.words, word)
-	}
+}
+
+// behind reports whether a word comes after all that are looked for.
+func (x *expansion) behind(word []byte) bool { return x.end != "" && string(word) > x.end }
+
+// wordList has words of a dictionary that stay valid.
+type wordList struct {
+	words []dictWord
+	texts []byte
+}
+
+// newWordList makes room for the words of a range that a star may stand for.
+func newWordList(of *wordRange) *wordList {
+	most := min(of.to-of.from, maxExpansion+1)
+	return &wordList{words: make([]dictWord, 0, most), texts: make([]byte, 0, usualWord*most)}
+}
+
+// usualWord is how long words are, or more.
+const usualWord = 8
+
+func (l *wordList) addWord(d *dictWord) {
+	word := *d
+	l.texts = append(l.texts, d.text...)
+	word.text = l.texts[len(l.texts)-len(d.text) : len(l.texts) : len(l.texts)]
+	l.words = append(l.words, word)
 }
 
 // wantedWords returns the first words of the segment that one of the question with a star
@@ -75,30 +105,34 @@ func (s *segmentSearch) wantedWords(ctx context.Context, of int, known *expansio
 		return nil, err
 	}
 	if s.byDocuments {
-		return s.fewWords(ctx, s.ranges[of])
+		return s.fewWords(ctx, s.ranges[of], known)
 	}
 	prefix := s.words[of].text
-	var out []dictWord
+	out := newWordList(&s.ranges[of])
 	var failed error
+	before := known.words // those that may be found elsewhere, too
 	err := s.segment.eachFrom(ctx, prefix, func(d *dictWord) bool {
-		if !strings.HasPrefix(string(d.text), prefix) || known.end != "" && string(d.text) > known.end {
+		if !strings.HasPrefix(string(d.text), prefix) || known.behind(d.text) {
 			return false
 		}
-		wanted := known.words[string(d.text)]
+		for len(before) > 0 && before[0] < string(d.text) {
+			before = before[1:]
+		}
+		wanted := len(before) > 0 && before[0] == string(d.text)
 		if !wanted {
 			if wanted, failed = s.hasWanted(ctx, d); failed != nil {
 				return false
 			}
 		}
 		if wanted {
-			out = append(out, d.clone())
+			out.addWord(d)
 		}
-		return len(out) <= maxExpansion
+		return len(out.words) <= maxExpansion
 	})
 	if err == nil {
 		err = failed
 	}
-	return out, err
+	return out.words, err
 }
 
 // hasWanted reports whether a word is in a fact that is asked for.
@@ -106,7 +140,7 @@ func (s *segmentSearch) hasWanted(ctx context.Context, word *dictWord) (bool, er
 	if s.wantsAll() {
 		return true, nil
 	}
-	data, err := s.segment.bytes(ctx, s.segment.off[partPost]+word.off, word.size)
+	data, err := s.postingData(ctx, word)
 	if err != nil {
 		return false, err
 	}
@@ -159,11 +193,9 @@ func (s *segmentSearch) findFew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds := 0
-	for kind, is := range s.kinds {
-		if is {
-			kinds += span.kinds[kind]
-		}
+	kinds := s.segment.docs
+	if s.ofKinds != nil {
+		kinds = s.ofKinds.count
 	}
 	switch {
 	case s.to <= span.from || span.to < s.from:
@@ -198,11 +230,25 @@ func (s *segmentSearch) findInSessions(ctx context.Context, ids []string) error 
 	return nil
 }
 
+// candidates goes over the documents of the types that are asked for.
+func (s *segmentSearch) candidates() iter.Seq[uint32] {
+	if s.ofKinds != nil {
+		return s.ofKinds.ascending()
+	}
+	return func(yield func(uint32) bool) {
+		for doc := range uint32(s.segment.docs) {
+			if !yield(doc) {
+				return
+			}
+		}
+	}
+}
+
 // findAmongAll finds what is asked for by looking at all documents, until it is clear that
 // it isn't few.
 func (s *segmentSearch) findAmongAll(ctx context.Context) error {
 	few := newDocumentSet(s.segment.docs)
-	for doc := range uint32(s.segment.docs) {
+	for doc := range s.candidates() {
 		_, wanted, err := s.wantedDocument(ctx, doc)
 		if err != nil {
 			return err
@@ -273,7 +319,7 @@ func (d *documentSet) has(doc uint32) bool {
 
 // wantedDocument reads a document and reports whether it is asked for, words aside.
 func (s *segmentSearch) wantedDocument(ctx context.Context, doc uint32) (document, bool, error) {
-	if s.few != nil && !s.few.has(doc) {
+	if s.few != nil && !s.few.has(doc) || s.ofKinds != nil && !s.ofKinds.has(doc) {
 		return document{}, false, nil
 	}
 	d, err := s.document(ctx, int(doc))

@@ -198,10 +198,13 @@ func (s *segmentSearch) planSearch(ctx context.Context) error {
 	if err := s.findFew(ctx); err != nil || s.few == nil {
 		return err
 	}
-	lists := s.segment.off[partEnd] - s.segment.off[partForward]
-	perDocument := listOverhead + float64(lists)/float64(s.segment.docs)
-	s.byDocuments = s.tuning.documentCost*perDocument*float64(s.few.count) < float64(s.postingBytes)
+	s.byDocuments = s.tuning.documentCost*s.segment.bytesPerDocument()*float64(s.few.count) < float64(s.postingBytes)
 	return nil
+}
+
+// bytesPerDocument is how much is read for the words of a document, about.
+func (w *wordSegment) bytesPerDocument() float64 {
+	return listOverhead + float64(w.off[partEnd]-w.off[partForward])/float64(w.docs)
 }
 
 // eachFew calls f with the documents that are asked for and their words, the newest first,
@@ -222,7 +225,7 @@ func (s *segmentSearch) eachFew(ctx context.Context, f func(doc uint32, words []
 }
 
 // fewWords is wantedWords for a search by documents.
-func (s *segmentSearch) fewWords(ctx context.Context, of wordRange) ([]dictWord, error) {
+func (s *segmentSearch) fewWords(ctx context.Context, of wordRange, known *expansion) ([]dictWord, error) {
 	seen := newDocumentSet(of.to - of.from)
 	err := s.eachFew(ctx, func(_ uint32, words []posting) (bool, error) {
 		for _, p := range words {
@@ -235,7 +238,7 @@ func (s *segmentSearch) fewWords(ctx context.Context, of wordRange) ([]dictWord,
 	if err != nil {
 		return nil, err
 	}
-	var out []dictWord
+	out := newWordList(&of)
 	block := -1
 	for place := range seen.ascending() {
 		place := of.from + int(place)
@@ -243,19 +246,23 @@ func (s *segmentSearch) fewWords(ctx context.Context, of wordRange) ([]dictWord,
 			continue // it was found with its block
 		}
 		block = place / blockWords
-		if _, err := s.segment.eachInBlock(ctx, block, func(d *dictWord) bool {
+		more, err := s.segment.eachInBlock(ctx, block, func(d *dictWord) bool {
+			if known.behind(d.text) || len(out.words) > maxExpansion {
+				return false
+			}
 			if d.place >= of.from && d.place < of.to && seen.has(uint32(d.place-of.from)) {
-				out = append(out, d.clone())
+				out.addWord(d)
 			}
 			return true
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
-		if len(out) > maxExpansion {
-			return out[:maxExpansion+1], nil
+		if !more {
+			break
 		}
 	}
-	return out, nil
+	return out.words, nil
 }
 
 // runByDocuments offers the newest matches among the few documents that are asked for.
@@ -263,10 +270,7 @@ func (s *segmentSearch) runByDocuments(ctx context.Context) error {
 	sets := make([]*documentSet, len(s.words)) // which words a star stands for, by their places
 	for i, w := range s.words {
 		if w.prefix {
-			sets[i] = newDocumentSet(s.ranges[i].to - s.ranges[i].from)
-			for j := range s.expanded[i] {
-				sets[i].addDocument(uint32(s.expanded[i][j].place - s.ranges[i].from))
-			}
+			sets[i] = s.starWords(i)
 		}
 	}
 	counts := make([]uint32, len(s.words))
@@ -289,8 +293,8 @@ func (s *segmentSearch) runByDocuments(ctx context.Context) error {
 
 // segmentSpan says what the documents of a segment are like.
 type segmentSpan struct {
-	from, to int64    // the times of the first one and the last one, in milliseconds
-	kinds    [256]int // how many there are of each kind
+	from, to int64          // the times of the first one and the last one, in milliseconds
+	kinds    []*documentSet // which there are of each kind
 }
 
 // documentSpan returns what the documents are like. They are looked at once.
@@ -303,11 +307,39 @@ func (w *wordSegment) documentSpan(ctx context.Context) (*segmentSpan, error) {
 		return nil, err
 	}
 	span := &segmentSpan{from: math.MaxInt64, to: math.MinInt64}
-	for ; len(data) > 0; data = data[docSize:] {
-		d := parseDocument(data)
+	for range searchedTypes {
+		span.kinds = append(span.kinds, newDocumentSet(w.docs))
+	}
+	for doc := range uint32(w.docs) {
+		d := parseDocument(data[docSize*doc:])
+		if int(d.kind) >= len(span.kinds) {
+			return nil, fmt.Errorf("%w: documents of segment %d", store.ErrCorrupt, w.id)
+		}
 		span.from, span.to = min(span.from, d.time), max(span.to, d.time)
-		span.kinds[d.kind]++
+		span.kinds[d.kind].addDocument(doc)
 	}
 	w.span.Store(span)
 	return span, nil
+}
+
+// documentsOf returns the documents of some kinds, which must not be changed.
+func (s *segmentSpan) documentsOf(kinds []bool) *documentSet {
+	var out *documentSet
+	shared := false // with what is kept
+	for kind, is := range kinds {
+		switch of := s.kinds[kind]; {
+		case !is:
+		case out == nil:
+			out, shared = of, true
+		default:
+			if shared {
+				out, shared = &documentSet{bits: slices.Clone(out.bits), count: out.count}, false
+			}
+			for i, bits := range of.bits {
+				out.bits[i] |= bits
+			}
+			out.count += of.count
+		}
+	}
+	return out
 }

@@ -187,6 +187,15 @@ type decoder struct {
 }
 
 func (d *decoder) uint() uint64 {
+	if len(d.data) > 0 && d.data[0] < 0x80 { // most are small
+		v := d.data[0]
+		d.data = d.data[1:]
+		return uint64(v)
+	}
+	return d.longUint()
+}
+
+func (d *decoder) longUint() uint64 {
 	v, n := binary.Uvarint(d.data)
 	if n <= 0 {
 		d.failed, d.data = true, nil

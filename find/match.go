@@ -23,9 +23,13 @@ type segmentSearch struct {
 
 	sessions []segmentSession
 	few      *documentSet // what is asked for, if it is few
+	ofKinds  *documentSet // what is of the types that are asked for, if not all are
 	docs     []byte       // all documents, if they are kept
 	page     []byte       // of the documents, if they are not
 	pageAt   int
+	// listPage is the page of postings that was read last.
+	listPage   []byte
+	listPageAt int
 	// ranges are where the words of the question are in the dictionary, postingBytes is
 	// how much says in which documents they are.
 	ranges       []wordRange
@@ -36,9 +40,10 @@ type segmentSearch struct {
 
 // searchRoom is memory that the searches of one question use one after another.
 type searchRoom struct {
-	lists  [][]posting // for each word
-	word   []posting   // for one of the words that a star stands for
-	counts []uint32    // by document
+	lists [][]posting // for each word without a star
+	word  []posting   // the words of one document, or the documents of one word
+	// counts are by document.
+	counts []uint32
 }
 
 // run offers the newest matches of the segment.
@@ -49,30 +54,48 @@ func (s *segmentSearch) run(ctx context.Context) error {
 	if err := s.loadDocuments(ctx); err != nil || s.wantsNone() {
 		return err
 	}
-	if s.byDocuments {
+	switch {
+	case s.byDocuments:
 		return s.runByDocuments(ctx)
+	case slices.ContainsFunc(s.words, func(w queryWord) bool { return w.prefix }):
+		return s.runWithStars(ctx)
 	}
-	lists, err := s.lists(ctx)
-	if err != nil || lists == nil {
+	exact, err := s.lists(ctx)
+	if err != nil || exact.lack {
 		return err
 	}
-	rarest := lists[0]
-	counts := make([]uint32, len(lists))
+	return exact.eachCommon(func(doc uint32, counts []uint32) (bool, error) {
+		err := s.offerDocument(ctx, doc, counts)
+		return !s.full, err
+	})
+}
+
+// wordLists are the postings of words without a star, the shortest first.
+type wordLists struct {
+	lists [][]posting
+	// lack says that a word has none.
+	lack bool
+}
+
+// eachCommon calls f with the documents that are in all lists, the newest first, and with
+// how often they have each word, until it returns false or an error.
+func (l *wordLists) eachCommon(f func(doc uint32, counts []uint32) (bool, error)) error {
+	rarest, others := l.lists[0], l.lists[1:]
+	counts := make([]uint32, 0, len(l.lists))
 	for _, p := range slices.Backward(rarest) {
-		counts[0] = p.count
-		all := true
-		for i := 1; i < len(lists) && all; i++ {
-			lists[i] = upTo(lists[i], p.doc)
-			last := len(lists[i]) - 1
-			all = last >= 0 && lists[i][last].doc == p.doc
-			if all {
-				counts[i] = lists[i][last].count
+		counts = append(counts[:0], p.count)
+		for i := range others {
+			others[i] = upTo(others[i], p.doc)
+			last := len(others[i]) - 1
+			if last < 0 || others[i][last].doc != p.doc {
+				break
 			}
+			counts = append(counts, others[i][last].count)
 		}
-		if !all {
+		if len(counts) < len(l.lists) {
 			continue
 		}
-		if err := s.offerDocument(ctx, p.doc, counts); err != nil || s.full {
+		if more, err := f(p.doc, counts); err != nil || !more {
 			return err
 		}
 	}
@@ -91,6 +114,13 @@ func (s *segmentSearch) loadDocuments(ctx context.Context) (err error) {
 		return err
 	}
 	s.pageAt = -1
+	if slices.Contains(s.kinds, false) {
+		span, err := s.segment.documentSpan(ctx)
+		if err != nil {
+			return err
+		}
+		s.ofKinds = span.documentsOf(s.kinds)
+	}
 	return s.planSearch(ctx)
 }
 
@@ -109,91 +139,71 @@ func upTo(list []posting, doc uint32) []posting {
 	return list[:low+i]
 }
 
-// lists returns the postings of all words, the shortest first; nil if one has none.
-func (s *segmentSearch) lists(ctx context.Context) ([][]posting, error) {
-	words := s.words
+// lists returns the postings of all words without a star, and of the session that is asked
+// for.
+func (s *segmentSearch) lists(ctx context.Context) (*wordLists, error) {
+	var words []string
 	if s.sessionID != "" {
-		words = append([]queryWord{{text: sessionTerm(s.sessionID)}}, words...)
+		words = append(words, sessionTerm(s.sessionID))
+	}
+	for _, w := range s.words {
+		if !w.prefix {
+			words = append(words, w.text)
+		}
 	}
 	if s.room.lists == nil {
 		s.room.lists = make([][]posting, len(words))
 	}
-	lists := make([][]posting, 0, len(words))
+	out := &wordLists{}
 	for i, w := range words {
-		list, err := s.list(ctx, s.room.lists[i][:0], w, i-(len(words)-len(s.words)))
+		list, err := s.segment.postingsOf(ctx, s.room.lists[i][:0], w)
 		if err != nil {
 			return nil, err
 		}
 		s.room.lists[i] = list
 		if len(list) == 0 {
-			return nil, nil
+			return &wordLists{lack: true}, nil
 		}
 		if s.sessionID != "" && i == 0 {
 			for j := range list {
 				list[j].count = 0 // it says where, not how well
 			}
 		}
-		lists = append(lists, list)
+		out.lists = append(out.lists, list)
 	}
-	slices.SortFunc(lists, func(a, b []posting) int { return len(a) - len(b) })
-	return lists, nil
-}
-
-// list appends the postings of a word, or of all that it stands for as one of the
-// question's.
-func (s *segmentSearch) list(ctx context.Context, to []posting, w queryWord, place int) ([]posting, error) {
-	if w.prefix {
-		return s.joined(ctx, to, s.expanded[place])
-	}
-	return s.segment.postingsOf(ctx, to, w.text)
-}
-
-// joined appends the postings of several words, added up.
-func (s *segmentSearch) joined(ctx context.Context, to []posting, entries []dictWord) ([]posting, error) {
-	switch len(entries) {
-	case 0:
-		return to, nil
-	case 1:
-		return s.segment.postings(ctx, to, &entries[0])
-	}
-	s.room.counts = slices.Grow(s.room.counts[:0], s.segment.docs)
-	counts := s.room.counts[:s.segment.docs]
-	clear(counts)
-	for i := range entries {
-		var err error
-		if s.room.word, err = s.segment.postings(ctx, s.room.word[:0], &entries[i]); err != nil {
-			return nil, err
-		}
-		for _, p := range s.room.word {
-			if int(p.doc) >= len(counts) {
-				return nil, fmt.Errorf("%w: postings of segment %d", store.ErrCorrupt, s.segment.id)
-			}
-			counts[p.doc] += p.count
-		}
-	}
-	for doc, n := range counts {
-		if n > 0 {
-			to = append(to, posting{uint32(doc), n})
-		}
-	}
-	return to, nil
+	slices.SortFunc(out.lists, func(a, b []posting) int { return len(a) - len(b) })
+	return out, nil
 }
 
 // offerDocument offers a document that has all words, if it is asked for. It reorders how
 // often it has each.
 func (s *segmentSearch) offerDocument(ctx context.Context, doc uint32, counts []uint32) error {
-	d, wanted, err := s.wantedDocument(ctx, doc)
+	d, wanted, err := s.takeDocument(ctx, doc)
 	if err != nil || !wanted {
 		return err
 	}
-	of := &s.sessions[d.session]
+	s.offerMatch(&d, counts)
+	return nil
+}
+
+// takeDocument reads a document that has all words, and reports whether it is asked for and
+// not one too many.
+func (s *segmentSearch) takeDocument(ctx context.Context, doc uint32) (document, bool, error) {
+	d, wanted, err := s.wantedDocument(ctx, doc)
+	if err != nil || !wanted {
+		return d, false, err
+	}
 	if s.full = s.left == 0; s.full {
-		return nil
+		return d, false, nil
 	}
 	s.left--
+	return d, true, nil
+}
+
+// offerMatch offers a document by how often it has each word.
+func (s *segmentSearch) offerMatch(d *document, counts []uint32) {
 	slices.Sort(counts) // the sum depends on the order, in its last digits
-	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: of.id, sequence: uint64(d.sequence)})
-	return nil
+	s.offer(match{score: scoreOf(counts, codedLengths[d.length]), time: d.time, session: s.sessions[d.session].id, sequence: uint64(d.sequence)})
 }
 
 // document reads a document.

@@ -318,7 +318,7 @@ func naiveWords(text string) []string {
 func (h *history) checkSearchFilters(caller command.Caller) {
 	h.Helper()
 	words := []string{"al*", "et*"}
-	h.checkWords(caller, words[:1], command.Search{Types: []string{"tool.*"}}, func(e *event.Event) bool { return strings.HasPrefix(string(e.Type), "tool.") })
+	h.checkWords(caller, words, command.Search{Types: []string{"tool.*"}}, func(e *event.Event) bool { return strings.HasPrefix(string(e.Type), "tool.") })
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	from, to := day.Add(h.now.Sub(day)/4).Truncate(time.Millisecond), day.Add(h.now.Sub(day)/3).Truncate(time.Millisecond)
 	h.checkWords(caller, words, command.Search{From: from, To: to}, func(e *event.Event) bool {
@@ -380,9 +380,6 @@ func ask[R any](h *history, caller command.Caller, p command.Params) *R {
 // check compares answers with what a scan of all facts says.
 func (h *history) check() {
 	h.Helper()
-	if h.rng.IntN(2) == 0 {
-		find.SearchByDocuments(h.finder)
-	}
 	for _, caller := range []command.Caller{{Admin: true}, {Account: "acme"}, {Account: "nobody"}, {}} {
 		turns := h.allTurns(caller, command.ListTurns{})
 		want := h.scanTurns(caller, func(*command.TurnSummary) bool { return true })
@@ -458,12 +455,35 @@ func (h *history) allTurns(caller command.Caller, p command.ListTurns) []command
 
 func (h *history) checkWords(caller command.Caller, words []string, filter command.Search, keep func(*event.Event) bool) {
 	h.Helper()
+	var ordered []string
+	tunings := slices.Sorted(maps.Keys(find.Tunings))
+	if h.rng.IntN(4) > 0 {
+		tunings = []string{tunings[h.rng.IntN(len(tunings))]}
+	}
+	for _, tuning := range tunings {
+		find.Tune(h.finder, tuning)
+		got := h.searchAll(caller, words, filter)
+		if ordered == nil {
+			ordered = slices.Clone(got)
+		}
+		if diff := cmp.Diff(ordered, got); diff != "" {
+			h.Fatalf("%v %+v for %+v has another order %s:\n%s", words, filter, caller, tuning, diff)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(h.scanWords(caller, words, keep), got); diff != "" {
+			h.Fatalf("%v %+v for %+v, %s (- scan, + index):\n%s", words, filter, caller, tuning, diff)
+		}
+	}
+}
+
+// searchAll reads the answer to a search in small pages.
+func (h *history) searchAll(caller command.Caller, words []string, p command.Search) []string {
+	h.Helper()
 	got := []string{}
-	p := &filter
 	p.Query = strings.Join(words, " ")
 	p.Limit = 1 + h.rng.IntN(9)
 	for {
-		res := ask[command.SearchResult](h, caller, p)
+		res := ask[command.SearchResult](h, caller, &p)
 		for _, hit := range res.Hits {
 			got = append(got, fmt.Sprintf("%s/%d", hit.SessionID, hit.Sequence))
 			if !strings.Contains(hit.Snippet, "**") {
@@ -471,12 +491,8 @@ func (h *history) checkWords(caller command.Caller, words []string, filter comma
 			}
 		}
 		if p.Cursor = res.NextCursor; p.Cursor == "" {
-			break
+			return got
 		}
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(h.scanWords(caller, words, keep), got); diff != "" {
-		h.Fatalf("%v %+v for %+v (- scan, + index):\n%s", words, filter, caller, diff)
 	}
 }
 

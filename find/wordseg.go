@@ -1,7 +1,6 @@
 package find
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -295,13 +294,6 @@ type dictWord struct {
 	place     int // in the dictionary
 	documents int
 	off, size int // of its postings
-}
-
-// clone returns a copy that stays valid.
-func (d *dictWord) clone() dictWord {
-	word := *d
-	word.text = bytes.Clone(d.text)
-	return word
 }
 
 // eachFrom calls f with the words of the dictionary that are not before one, until it
