@@ -255,7 +255,9 @@ func (g *guard) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 		g.fail("reuse", oldname, err)
 		return dead, nil
 	}
-	return g.wrap(kindLog, newname, f), nil
+	w := g.wrap(kindLog, newname, f)
+	w.reused = true
+	return w, nil
 }
 
 // forgetLog strikes a log from the ledger before it goes. It is false if the

@@ -25,6 +25,10 @@ type guardedFile struct {
 
 	// reserved is how far space was reserved for a log, wanted how far Pebble asked for it.
 	reserved, wanted int64
+	// extended says that the file is as long as what is reserved for it, which is cut off
+	// when it is closed; reused that it was a log before and may be longer than what is
+	// written now.
+	extended, reused bool
 }
 
 // firstReserve is how much space a log gets when it is begun.
@@ -102,6 +106,10 @@ func (f *guardedFile) SyncTo(length int64) (bool, error) {
 // Preallocate reserves space for the file. For a log Pebble asks for all that a full
 // buffer takes, 70 MB, which most stores never fill: it gets that in steps, each as large
 // as what was reserved before, when it is about to be written.
+//
+// The file is made as long as the space behind it. To sync what makes a file longer takes
+// a change of its inode, too, a quarter more time for one event; what lies behind the
+// records of a log is zeros then, which readers take for its end.
 func (f *guardedFile) Preallocate(offset, length int64) error {
 	if f.g.frozen() {
 		return nil
@@ -122,12 +130,19 @@ func (f *guardedFile) reserve(next int64) {
 			f.wanted = 0
 			return
 		}
+		f.extended = extendFile(f.File, f.reserved, step) || f.extended
 		f.reserved += step
 	}
 }
 
-// Close closes the file.
-func (f *guardedFile) Close() error { return f.result("close", f.File.Close()) }
+// Close closes the file. A log that was made longer than what is in it is cut: it may stay
+// for long. If that fails, zeros stay.
+func (f *guardedFile) Close() error {
+	if f.extended && !f.reused && !f.g.frozen() {
+		cutFile(f.File, f.size)
+	}
+	return f.result("close", f.File.Close())
+}
 
 // Stat describes the file. A new log's size is asked right after its creation,
 // and a failure there would end the process.

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(secondProcess); dir != "" {
 		os.Exit(runSecond(dir))
 	}
+	if dir := os.Getenv(killedProcess); dir != "" {
+		os.Exit(runKilled(dir))
+	}
 	leaktest.Main(m)
 }
 

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -11,7 +12,9 @@ import (
 //	checksum 4 · length 2 · encoding 1 · log number 4 · synced offset 8 · payload
 //
 // The synced offset says how much of the log was durable when the chunk was
-// written. A log may reuse an old file, so behind its end there may be chunks of
+// written. The first log of a new store is begun before Pebble has chosen that format:
+// its chunks have encodings that are less by shortEncoding, and no synced offset. A log is
+// longer than its records while it is written, with zeros behind them. It may reuse an old file, so behind its end there may be chunks of
 // an older log, recognised by their number.
 const (
 	logBlock       = 32 << 10
@@ -22,6 +25,7 @@ const (
 	encMiddle      = 11
 	encLast        = 12
 	encTrailer     = 5 // written with the next log's number when a log is closed
+	shortEncoding  = 4
 )
 
 // tail is what was found behind the last readable record of a log.
@@ -108,22 +112,38 @@ func (s *logScanner) trailer(pos int) bool {
 
 // read returns the chunk at pos if it is whole and of this log.
 func (s *logScanner) read(pos int) (chunk, bool) {
-	if pos+logHeader > len(s.data) {
+	if pos+logShortHeader > len(s.data) {
 		return chunk{}, false
 	}
 	h := s.data[pos:]
-	enc := h[6]
-	if enc < encFull || enc > encLast || binary.LittleEndian.Uint32(h[7:]) != s.number {
+	enc, header := encodingOf(h[6])
+	if header == 0 || pos+header > len(s.data) || binary.LittleEndian.Uint32(h[7:]) != s.number {
 		return chunk{}, false
 	}
-	end := pos + logHeader + int(binary.LittleEndian.Uint16(h[4:]))
+	end := pos + header + int(binary.LittleEndian.Uint16(h[4:]))
 	if end > len(s.data) || (end-1)/logBlock != pos/logBlock {
 		return chunk{}, false
 	}
 	if logChecksum(s.data[pos+6:end]) != binary.LittleEndian.Uint32(h) {
 		return chunk{}, false
 	}
-	return chunk{encoding: enc, synced: binary.LittleEndian.Uint64(h[11:]), next: end}, true
+	c := chunk{encoding: enc, next: end}
+	if header == logHeader {
+		c.synced = binary.LittleEndian.Uint64(h[11:])
+	}
+	return c, true
+}
+
+// encodingOf returns which part of a record a chunk is, and how long its header is; 0 if
+// there is no such encoding.
+func encodingOf(b byte) (enc byte, header int) {
+	switch {
+	case b >= encFull && b <= encLast:
+		return b, logHeader
+	case b >= encFull-shortEncoding && b <= encLast-shortEncoding:
+		return b + shortEncoding, logShortHeader
+	}
+	return 0, 0
 }
 
 // logChecksum is the checksum of a chunk, from its encoding on.
@@ -142,8 +162,9 @@ func (s *logScanner) bearsNumber(pos int) bool {
 	if n := binary.LittleEndian.Uint32(h[7:]); n == s.number || (n == s.number+1 && h[6] != encTrailer) {
 		return true
 	}
-	end := pos + logHeader + int(binary.LittleEndian.Uint16(h[4:]))
-	if end > len(s.data) || h[6] < encFull || h[6] > encLast {
+	_, header := encodingOf(h[6])
+	end := pos + header + int(binary.LittleEndian.Uint16(h[4:]))
+	if header == 0 || end > len(s.data) {
 		return false
 	}
 	fixed := append([]byte(nil), s.data[pos+6:end]...)
@@ -164,11 +185,13 @@ func (s *logScanner) cutHeader(pos int) bool {
 // lookBehind searches for readable chunks of this log behind pos. A damaged
 // length hides where the next chunk begins, so every offset is tried.
 func (s *logScanner) lookBehind(t *tail, pos int) {
-	for i := pos + 1; i+logHeader <= len(s.data); {
-		if binary.LittleEndian.Uint32(s.data[i+7:]) != s.number {
-			i++
-			continue
+	number := binary.LittleEndian.AppendUint32(nil, s.number)
+	for i := pos + 1; i+logShortHeader <= len(s.data); {
+		next := bytes.Index(s.data[i+7:], number)
+		if next < 0 {
+			return
 		}
+		i += next
 		c, ok := s.read(i)
 		if !ok {
 			i++
