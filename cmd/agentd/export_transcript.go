@@ -40,20 +40,23 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 }
 
 func (a *app) exportTranscript(ctx context.Context, f facts.Source, sessionID, out string) error {
-	t, err := transcript.Read(ctx, f, sessionID)
-	if err != nil {
+	if out == "" {
+		form := transcript.Markdown
+		if a.json {
+			form = transcript.Line
+		}
+		_, err := transcript.Write(ctx, f, sessionID, form, a.out)
 		return err
 	}
-	switch {
-	case out == "" && a.json:
-		return writeJSON(a.out, t)
-	case out == "":
-		return t.Markdown(a.out)
+	turns := 0
+	write := func(w io.Writer) (err error) {
+		turns, err = transcript.Write(ctx, f, sessionID, transcript.Form(filepath.Ext(out)), w)
+		return err
 	}
-	if err := intoFile(out, func(w io.Writer) error { return t.Write(w, filepath.Ext(out)) }); err != nil {
+	if err := intoFile(out, write); err != nil {
 		return fmt.Errorf("export to %s: %w", out, err)
 	}
-	return a.print(map[string]string{"sessionId": t.SessionID, "out": out}, func(p *printer) {
-		p.linef("%s is in %s", terminal.Plural(len(t.Turns), "turn"), terminal.Plain(out))
+	return a.print(map[string]string{"sessionId": sessionID, "out": out}, func(p *printer) {
+		p.linef("%s is in %s", terminal.Plural(turns, "turn"), terminal.Plain(out))
 	})
 }

@@ -18,11 +18,8 @@ import (
 func (c *Conversation) exportTranscript(name string) {
 	session := c.session
 	c.writeFile("/export", "a conversation", name, []string{".md", ".json"}, func(w io.Writer, form string) error {
-		t, err := transcript.Read(c.ctx, c.source, session)
-		if err != nil {
-			return err
-		}
-		return t.Write(w, form)
+		_, err := transcript.Write(c.ctx, c.source, session, transcript.Form(form), w)
+		return err
 	})
 }
 

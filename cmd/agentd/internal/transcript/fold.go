@@ -12,76 +12,57 @@ import (
 	"agentd/event"
 )
 
-// fold makes a transcript of facts, one after the other.
+// fold makes turns of facts, one after the other. What is long is read when a turn is
+// written, so a turn that isn't takes little.
 type fold struct {
 	out  *Transcript
+	plan *plan
 	read func(ref string, most int64) ([]byte, error)
 
-	part   part
-	thread string
-	// waiting are turns that have not begun.
-	waiting []*Turn
+	thread mainThread
+	// began are turns that have begun and aren't written, waiting those that have not.
+	began, waiting []*Turn
 	// partial is what models said whose answer isn't whole yet, by request.
 	partial map[string][]byte
 }
 
-func (f *fold) begin(p part) {
-	f.part, f.thread, f.waiting, f.partial = p, "", nil, map[string][]byte{}
+// begin begins a session; turns of the one before that have not begun never will.
+func (f *fold) begin() {
+	f.thread, f.waiting, f.partial = mainThread{}, nil, map[string][]byte{}
 }
 
-// addWaitingTurns adds the turns that have not begun.
-func (f *fold) addWaitingTurns() { f.out.Turns = append(f.out.Turns, f.waiting...) }
+// mainThread tells the facts of the conversation from those of agents that work for it.
+type mainThread struct{ id string }
+
+func (m *mainThread) owns(e *event.Event) bool {
+	if p, ok := e.Payload.(*event.ThreadStarted); ok {
+		if m.id == "" && (p.ParentThreadID == "" || p.Role == "fork") {
+			m.id = e.ThreadID
+		}
+		return false
+	}
+	return e.ThreadID == m.id && (e.SubagentID == "" || e.SubagentID == event.NotApplicable)
+}
 
 // foldFact takes one fact.
-func (f *fold) foldFact(e *event.Event) {
-	if f.part.through > 0 && e.Sequence > f.part.through {
+func (f *fold) foldFact(at place, e *event.Event) {
+	if !f.thread.owns(e) {
 		return
 	}
-	isLast := f.part.session == f.out.SessionID
-	if isLast {
-		f.out.ThroughSequence = e.Sequence
-	}
-	switch p := e.Payload.(type) {
-	case *event.SessionCreated:
-		if isLast {
-			f.out.CreatedAt, f.out.Title = e.Time, p.Title
-			f.setWorkspace(p.Workspace)
-		}
-		return
-	case *event.SessionUpdated:
-		if p.Title != nil {
-			f.out.Title = *p.Title
-		}
-		f.setWorkspace(p.Workspace)
-		return
-	case *event.ThreadStarted:
-		if f.thread == "" && (p.ParentThreadID == "" || p.Role == "fork") {
-			f.thread = e.ThreadID
-		}
+	if _, isRollback := e.Payload.(*event.RollbackCompleted); f.plan.removed[e.TurnID] && !isRollback {
 		return
 	}
-	if e.ThreadID != f.thread || e.SubagentID != "" && e.SubagentID != event.NotApplicable {
-		return // of an agent that works for this one
-	}
-	f.takeOfThread(e)
-}
-
-func (f *fold) setWorkspace(w *event.Workspace) {
-	if w != nil && w.Root != "" {
-		f.out.Workspace = w.Root
-	}
-}
-
-func (f *fold) takeOfThread(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		t := &Turn{TurnID: e.TurnID, Status: "queued", SubmittedAt: e.Time, Messages: []*Message{}}
-		t.addText(e, "user", f.inputText(p.Input, p.InputRef, p.Preview))
+		f.addInput(t, e, p.Input, p.InputRef, p.Preview)
 		f.waiting = append(f.waiting, t)
 	case *event.TurnStarted:
 		f.started(e, p)
 	case *event.RollbackCompleted:
-		f.takenBack(e, p)
+		if t := f.turn(f.plan.notes[at]); t != nil {
+			t.addText(e, "note", fmt.Sprintf("taken back here: %d later", len(p.RemovedTurns)))
+		}
 	default:
 		if t := f.turn(e.TurnID); t != nil {
 			f.takeOfTurn(t, e)
@@ -101,24 +82,16 @@ func (f *fold) started(e *event.Event, p *event.TurnStarted) {
 			t = f.waiting[i]
 			f.waiting = slices.Delete(f.waiting, i, i+1)
 		}
-		f.out.Turns = append(f.out.Turns, t)
+		f.began = append(f.began, t)
 	}
 	if t.Status = "running"; p.Policy != nil {
 		t.Mode = p.Policy.Mode
 	}
 }
 
-// takenBack leaves out the turns that were taken back, and says so.
-func (f *fold) takenBack(e *event.Event, p *event.RollbackCompleted) {
-	f.out.Turns = slices.DeleteFunc(f.out.Turns, func(t *Turn) bool { return slices.Contains(p.RemovedTurns, t.TurnID) })
-	if n := len(f.out.Turns); n > 0 {
-		f.out.Turns[n-1].addText(e, "note", fmt.Sprintf("taken back here: %d later", len(p.RemovedTurns)))
-	}
-}
-
-// turn is the turn that began under an id; nil if none did.
+// turn is the turn that began under an id and isn't written; nil if there is none.
 func (f *fold) turn(id string) *Turn {
-	for _, t := range slices.Backward(f.out.Turns) {
+	for _, t := range slices.Backward(f.began) {
 		if t.TurnID == id {
 			return t
 		}
@@ -129,7 +102,7 @@ func (f *fold) turn(id string) *Turn {
 func (f *fold) takeOfTurn(t *Turn, e *event.Event) {
 	switch p := e.Payload.(type) {
 	case *event.TurnSteered:
-		t.addText(e, "user", f.inputText(p.Input, p.InputRef, p.Preview))
+		f.addInput(t, e, p.Input, p.InputRef, p.Preview)
 	case *event.RoutingDecision:
 		t.Model = p.SelectedProvider + "/" + p.SelectedModel
 	case *event.ModelDelta:
@@ -172,7 +145,8 @@ func (f *fold) takeOfTool(t *Turn, e *event.Event) {
 		c := t.call(e, p.ToolName)
 		c.Status, c.Output, c.DurationMs = p.Status, p.Preview, p.DurationMs
 		if p.Truncated {
-			f.readOutput(c, p.OutputRef)
+			c.OutputRef = p.OutputRef
+			c.later = append(c.later, func() { f.readOutput(c) })
 		}
 		for _, x := range p.ChangedFiles {
 			c.ChangedFiles = append(c.ChangedFiles, x.Change+" "+x.Path)
@@ -183,14 +157,17 @@ func (f *fold) takeOfTool(t *Turn, e *event.Event) {
 	}
 }
 
-// inputText is what a person said.
-func (f *fold) inputText(input event.Raw, ref, preview string) string {
-	if ref != "" {
+// addInput adds what a person said.
+func (f *fold) addInput(t *Turn, e *event.Event, input event.Raw, ref, preview string) {
+	m := t.addText(e, "user", cmp.Or(turntext.InputText(input), preview))
+	if ref == "" {
+		return
+	}
+	m.later = func() {
 		if whole, err := f.read(ref, 0); err == nil {
-			input = whole
+			m.Text = cmp.Or(turntext.InputText(whole), preview)
 		}
 	}
-	return cmp.Or(turntext.InputText(input), preview)
 }
 
 // answered takes what a model said for the user.
@@ -199,13 +176,14 @@ func (f *fold) answered(t *Turn, e *event.Event, p *event.ModelCompleted) {
 	if !turnview.Speaks(p.Purpose) {
 		return
 	}
-	text, err := turnview.AnswerText(p, func(ref string) ([]byte, error) { return f.read(ref, 0) })
-	if err != nil {
-		text = p.Preview
-		f.out.Incomplete = "an answer isn't kept any more"
-	}
-	if strings.TrimSpace(text) != "" {
-		t.addText(e, "assistant", text)
+	m := t.addText(e, "assistant", p.Preview)
+	m.later = func() {
+		text, err := turnview.AnswerText(p, func(ref string) ([]byte, error) { return f.read(ref, 0) })
+		if err != nil {
+			text = p.Preview
+			f.out.Incomplete = "an answer isn't kept any more"
+		}
+		m.Text = text
 	}
 }
 
@@ -215,8 +193,10 @@ func (f *fold) decided(t *Turn, e *event.Event, p *event.ActionResolved) {
 		if q := m.Question; q != nil && q.ActionID == e.ActionID {
 			q.Decision, q.Scope, q.Reason, q.By, q.Answer = p.Decision, p.Scope, p.Reason, p.DecisionSource, p.Payload
 			if p.PayloadRef != "" {
-				if whole, err := f.read(p.PayloadRef, 0); err == nil {
-					q.Answer = whole
+				m.later = func() {
+					if whole, err := f.read(p.PayloadRef, 0); err == nil {
+						q.Answer = whole
+					}
 				}
 			}
 			return
@@ -225,20 +205,20 @@ func (f *fold) decided(t *Turn, e *event.Event, p *event.ActionResolved) {
 }
 
 func (f *fold) setArguments(c *Call, args event.Raw, ref string) {
-	if len(args) == 0 && ref != "" {
-		if whole, err := f.read(ref, 0); err == nil {
-			args = whole
-		}
-	}
 	if len(args) > 0 {
 		c.Arguments = args
+	} else if ref != "" {
+		c.later = append(c.later, func() {
+			if whole, err := f.read(ref, 0); err == nil && len(whole) > 0 {
+				c.Arguments = whole
+			}
+		})
 	}
 }
 
 // readOutput reads an output that is kept elsewhere.
-func (f *fold) readOutput(c *Call, ref string) {
-	c.OutputRef = ref
-	data, err := f.read(ref, MaxText+1)
+func (f *fold) readOutput(c *Call) {
+	data, err := f.read(c.OutputRef, MaxText+1)
 	if err != nil {
 		c.Cut = true // the preview is what is left of it
 		return
@@ -249,13 +229,28 @@ func (f *fold) readOutput(c *Call, ref string) {
 	c.Output = strings.ToValidUTF8(string(data), "\uFFFD")
 }
 
-func (t *Turn) addMessage(e *event.Event, m *Message) {
+func (t *Turn) addMessage(e *event.Event, m *Message) *Message {
 	m.At = e.Time
 	t.Messages = append(t.Messages, m)
+	return m
 }
 
-func (t *Turn) addText(e *event.Event, role, text string) {
-	t.addMessage(e, &Message{Role: role, Text: text})
+func (t *Turn) addText(e *event.Event, role, text string) *Message {
+	return t.addMessage(e, &Message{Role: role, Text: text})
+}
+
+// load reads what a message left for when it is written. It reports whether something is
+// in it.
+func (m *Message) load() bool {
+	if m.later != nil {
+		m.later()
+	}
+	if m.Tool != nil {
+		for _, read := range m.Tool.later {
+			read()
+		}
+	}
+	return m.Role != "assistant" || strings.TrimSpace(m.Text) != ""
 }
 
 // addQuestion adds a question, in front of the call that waits for its answer.

@@ -3,7 +3,6 @@ package transcript
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -13,20 +12,16 @@ import (
 	"agentd/cmd/agentd/internal/turntext"
 )
 
-// Write writes the transcript in a form: ".md" or ".json".
-func (t *Transcript) Write(w io.Writer, form string) error {
-	if form == ".json" {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(t)
-	}
-	return t.Markdown(w)
+// page writes a transcript as Markdown for people.
+type page struct {
+	w io.Writer
+	b bytes.Buffer
+	// incomplete is what the beginning says that is missing.
+	incomplete string
 }
 
-// Markdown writes the transcript as a page for people.
-func (t *Transcript) Markdown(w io.Writer) error {
-	p := &page{}
+// begin implements [sink].
+func (p *page) begin(t *Transcript) error {
 	p.linef("# %s", cmp.Or(terminal.Plain(t.Title), "Conversation"))
 	p.linef("")
 	p.linef("- Session: `%s`", t.SessionID)
@@ -34,27 +29,14 @@ func (t *Transcript) Markdown(w io.Writer) error {
 		p.linef("- Folder: `%s`", terminal.Plain(t.Workspace))
 	}
 	p.linef("- Begun: %s", stamp(t.CreatedAt))
-	if t.Incomplete != "" {
+	if p.incomplete = t.Incomplete; t.Incomplete != "" {
 		p.linef("- Incomplete: %s", t.Incomplete)
 	}
-	for i, turn := range t.Turns {
-		p.turn(i+1, turn)
-	}
-	_, err := w.Write(p.b.Bytes())
-	return err
+	return p.flush()
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-// page is Markdown that is being written.
-type page struct{ b bytes.Buffer }
-
-func (p *page) linef(format string, args ...any) {
-	fmt.Fprintf(&p.b, format, args...)
-	p.b.WriteByte('\n')
-}
-
-func (p *page) turn(n int, t *Turn) {
+// turn implements [sink].
+func (p *page) turn(n int, t *Turn) error {
 	mode := ""
 	if t.Mode != "" {
 		mode = "mode " + t.Mode
@@ -62,11 +44,40 @@ func (p *page) turn(n int, t *Turn) {
 	p.linef("\n## Turn %d\n", n)
 	p.linef("*%s*", terminal.JoinDots(stamp(t.SubmittedAt), terminal.Plain(t.Model), mode, t.Status))
 	for _, m := range t.Messages {
-		p.message(m)
+		if m.load() {
+			p.message(m)
+		}
+		*m = Message{} // what was read is not kept
+		if err := p.flush(); err != nil {
+			return err
+		}
 	}
 	if t.Error != "" {
 		p.linef("\n**Failed:** %s", terminal.Plain(t.Error))
 	}
+	return p.flush()
+}
+
+// end implements [sink].
+func (p *page) end(t *Transcript) error {
+	if t.Incomplete != p.incomplete {
+		p.linef("\n*(incomplete: %s)*", t.Incomplete)
+	}
+	return p.flush()
+}
+
+// flush hands over what was put together.
+func (p *page) flush() error {
+	_, err := p.w.Write(p.b.Bytes())
+	p.b.Reset()
+	return err
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func (p *page) linef(format string, args ...any) {
+	fmt.Fprintf(&p.b, format, args...)
+	p.b.WriteByte('\n')
 }
 
 func (p *page) message(m *Message) {

@@ -8,8 +8,10 @@
 // of it, nor is what subagents did beyond what they handed back; a turn that still runs is
 // there as far as it has come. A fork begins with the turns that it continues. What is
 // long is read from where it is kept, up to [MaxText] for each output.
-// [Transcript.Markdown] writes it for people, without live control sequences;
-// encoding/json for programs.
+// [Write] writes it for people, without live control sequences, or for programs. It reads
+// the facts twice: first for the order of the turns and for those that were taken back,
+// then to write each turn when its last fact was read. So it keeps a turn at a time in
+// memory, without what is long in it, however long the conversation is.
 package transcript
 
 import (
@@ -36,10 +38,10 @@ type Transcript struct {
 	Workspace string    `json:"workspace,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	// ThroughSequence is the last fact that was read.
-	ThroughSequence uint64 `json:"throughSequence"`
+	ThroughSequence uint64  `json:"throughSequence"`
+	Turns           []*Turn `json:"turns"`
 	// Incomplete says what is missing; empty if nothing is.
-	Incomplete string  `json:"incomplete,omitempty"`
-	Turns      []*Turn `json:"turns"`
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Turn is one turn of a conversation.
@@ -66,6 +68,9 @@ type Message struct {
 	// Tool is the call of a tool, Question what a person was asked.
 	Tool     *Call     `json:"tool,omitempty"`
 	Question *Question `json:"question,omitempty"`
+
+	// later reads what is kept elsewhere, when the message is written.
+	later func()
 }
 
 // Call is the call of a tool.
@@ -81,6 +86,8 @@ type Call struct {
 	Cut          bool     `json:"cut,omitempty"`
 	OutputRef    string   `json:"outputRef,omitempty"`
 	ChangedFiles []string `json:"changedFiles,omitempty"`
+
+	later []func()
 }
 
 // Question is what a person was asked, and the answer.
@@ -101,30 +108,6 @@ type Question struct {
 // maxForks bounds how many forks of forks are followed.
 const maxForks = 32
 
-// Read gathers the conversation of a session.
-func Read(ctx context.Context, src facts.Source, sessionID string) (*Transcript, error) {
-	f := &fold{
-		out:  &Transcript{Format: Format, SessionID: sessionID, Turns: []*Turn{}},
-		read: func(ref string, most int64) ([]byte, error) { return facts.ReadContent(ctx, src, ref, most) },
-	}
-	chain, err := f.origins(ctx, src, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	for _, part := range chain {
-		f.begin(part)
-		err := facts.Each(ctx, src, part.session, f.foldFact)
-		if err != nil && part.session == sessionID {
-			return nil, err
-		}
-		if err != nil {
-			f.out.Incomplete = "the session that this one was forked from can't be read"
-		}
-	}
-	f.addWaitingTurns()
-	return f.out, nil
-}
-
 // part is a session, or the beginning of one that a fork continues.
 type part struct {
 	session string
@@ -133,7 +116,7 @@ type part struct {
 }
 
 // origins lists a session behind those that it was forked from, the oldest first.
-func (f *fold) origins(ctx context.Context, src facts.Source, sessionID string) ([]part, error) {
+func (p *plan) origins(ctx context.Context, src facts.Source, sessionID string) ([]part, error) {
 	chain := []part{{session: sessionID}}
 	for len(chain) < maxForks {
 		page, _, err := src.Page(ctx, chain[0].session, 0, 1)
@@ -147,15 +130,16 @@ func (f *fold) origins(ctx context.Context, src facts.Source, sessionID string) 
 		if err != nil {
 			return chain, nil //nolint:nilerr // a fact of a newer server: what it continues isn't known
 		}
-		p, ok := e.Payload.(*event.SessionCreated)
+		created, ok := e.Payload.(*event.SessionCreated)
 		if !ok {
-			f.out.Incomplete = "older turns were removed"
+			p.head.Incomplete = "older turns were removed"
 			return chain, nil
 		}
-		if p.ForkedFrom == nil || p.ForkedFrom.Sequence == 0 {
+		from := created.ForkedFrom
+		if from == nil || from.Sequence == 0 {
 			return chain, nil
 		}
-		chain = append([]part{{session: p.ForkedFrom.SessionID, through: p.ForkedFrom.Sequence}}, chain...)
+		chain = append([]part{{session: from.SessionID, through: from.Sequence}}, chain...)
 	}
 	return chain, nil
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,9 +94,27 @@ func newKept() *kept {
 // readInWords is the transcript in few words: roles and texts, turn by turn.
 func readInWords(t *testing.T, k *kept, session string) (*Transcript, string) {
 	t.Helper()
-	out, err := Read(t.Context(), k, session)
-	if err != nil {
-		t.Fatal(err)
+	out := &Transcript{}
+	for _, form := range []Form{JSON, Line} {
+		var doc bytes.Buffer
+		turns, err := Write(t.Context(), k, session, form, &doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*out = Transcript{}
+		if err := json.Unmarshal(doc.Bytes(), out); err != nil || turns != len(out.Turns) {
+			t.Fatalf("%v: %d turns in\n%s", err, turns, doc.Bytes())
+		}
+		// It reads as if it had been written at once.
+		var whole bytes.Buffer
+		e := json.NewEncoder(&whole)
+		e.SetEscapeHTML(false)
+		if form == JSON {
+			e.SetIndent("", "  ")
+		}
+		if err := e.Encode(out); err != nil || whole.String() != doc.String() {
+			t.Errorf("%v: it is written as\n%s\nin place of\n%s", err, doc.Bytes(), whole.Bytes())
+		}
 	}
 	var b strings.Builder
 	for _, turn := range out.Turns {
@@ -178,7 +198,7 @@ func TestCallsAndQuestions(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	var page bytes.Buffer
-	if err := out.Write(&page, ".md"); err != nil {
+	if _, err := Write(t.Context(), k, "s", Markdown, &page); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"> a long one\n> [image]", "**Asked:** Allow shell?  \n**Answer:** allow · for this session", "````text\nline", "agentd output ref_out", "- added a"} {
@@ -188,10 +208,6 @@ func TestCallsAndQuestions(t *testing.T) {
 	}
 	if strings.Contains(page.String(), "\x1b") {
 		t.Error("a control sequence is written")
-	}
-	var doc bytes.Buffer
-	if err := out.Write(&doc, ".json"); err != nil || !json.Valid(doc.Bytes()) {
-		t.Errorf("%v", err)
 	}
 }
 
@@ -216,7 +232,95 @@ func TestForks(t *testing.T) {
 	if out.Incomplete == "" {
 		t.Error("it doesn't say that something is missing")
 	}
-	if _, err := Read(t.Context(), k, "nowhere"); fault.KindOf(err) != fault.NotFound {
+	if _, err := Write(t.Context(), k, "nowhere", Markdown, io.Discard); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLostAnswers: an answer that isn't kept any more is said to be missing, at the end if
+// the beginning was written by then.
+func TestLostAnswers(t *testing.T) {
+	k := newKept()
+	k.begin("s", &event.SessionCreated{})
+	k.submit("s", "t1", "one")
+	k.start("s", "t1")
+	k.addFact("s", event.TypeModelCompleted, event.Scope{TurnID: "t1"}, &event.ModelCompleted{ModelRequestID: "r", StopReason: "end_turn", MessageRef: "ref_gone", Preview: "it was lo"})
+	out, got := readInWords(t, k, "s")
+	wantSaid(t, got, "t1 running: user(one) assistant(it was lo)")
+	if out.Incomplete == "" {
+		t.Error("it doesn't say that something is missing")
+	}
+	var page bytes.Buffer
+	if _, err := Write(t.Context(), k, "s", Markdown, &page); err != nil || !strings.HasSuffix(page.String(), "*(incomplete: an answer isn't kept any more)*\n") {
+		t.Errorf("%v:\n%s", err, &page)
+	}
+}
+
+// counted counts what is written.
+type counted struct {
+	n    int
+	most int
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if c.n += len(b); c.most > 0 && c.n > c.most {
+		return 0, io.ErrShortWrite
+	}
+	return len(b), nil
+}
+
+// watched is a source that tells which fact and which content is read.
+type watched struct {
+	*kept
+	page, open func()
+}
+
+func (w *watched) Page(ctx context.Context, sessionID string, after uint64, limit int) ([]facts.Fact, uint64, error) {
+	if w.page(); ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	return w.kept.Page(ctx, sessionID, after, min(limit, 50))
+}
+
+func (w *watched) Open(ctx context.Context, ref string) (io.ReadCloser, error) {
+	w.open()
+	return w.kept.Open(ctx, ref)
+}
+
+// TestWritesWhileItReads: a turn is written when its facts were read, and what is long in it
+// is read when it is written. A conversation that can't be written any more isn't read any
+// further.
+func TestWritesWhileItReads(t *testing.T) {
+	const turns, size = 60, 20_000
+	k := newKept()
+	k.contents["ref_long"] = strings.Repeat("y", size)
+	k.begin("s", &event.SessionCreated{})
+	for i := range turns {
+		id := "t" + strconv.Itoa(i)
+		k.submit("s", id, "next")
+		k.start("s", id)
+		call := event.Scope{TurnID: id, ToolCallID: "c" + id}
+		k.addFact("s", event.TypeToolStarted, call, &event.ToolStarted{ToolName: "shell", Policy: "pending"})
+		k.addFact("s", event.TypeToolResult, call, &event.ToolResult{ToolName: "shell", Status: "ok", Truncated: true, OutputRef: "ref_long"})
+		k.answer("s", id, "done")
+	}
+	for _, form := range []Form{Markdown, JSON, Line} {
+		out := &counted{}
+		reads, opened, behind := 0, 0, 0
+		src := &watched{kept: k, page: func() { reads++ }, open: func() {
+			behind = max(behind, opened*size-out.n)
+			opened++
+		}}
+		if n, err := Write(t.Context(), src, "s", form, out); err != nil || n != turns || opened != turns {
+			t.Fatalf("%s: %d turns, %d contents, %v", form, n, opened, err)
+		}
+		if behind > 4*size {
+			t.Errorf("%s: %d bytes were read and not written", form, behind)
+		}
+		whole := reads
+		reads, opened, out = 0, 0, &counted{most: 5 * size}
+		if _, err := Write(t.Context(), src, "s", form, out); !errors.Is(err, io.ErrShortWrite) || opened > 10 || reads >= whole {
+			t.Errorf("%s: after %d contents and %d of %d pages: %v", form, opened, reads, whole, err)
+		}
 	}
 }
