@@ -91,13 +91,14 @@ const (
 // doPatiently carries out a command that may be repeated, and tries again while the
 // server can't be reached.
 func (c *Conversation) doPatiently(p command.Params, res any) error {
-	for try := 1; ; try++ {
+	for cut, refused := 0, 0; ; {
 		err := c.source.Do(c.ctx, p, res)
-		tries := submitTries
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			tries = startTries
+			refused++
+		} else {
+			cut++
 		}
-		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || try >= tries {
+		if err == nil || !c.source.Remote() || fault.KindOf(err) != fault.Unavailable || cut >= submitTries || refused >= startTries {
 			return err
 		}
 		timer := time.NewTimer(submitPause)

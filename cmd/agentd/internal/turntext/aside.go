@@ -34,7 +34,11 @@ func (v *View) showAside(e *event.Event) {
 	case *event.ThreadUpdated:
 		if p.Status == "blocked" && len(p.ActionIDs) == 0 {
 			v.SetStatus("", time.Time{})
-			v.Warn("blocked: " + p.Reason)
+			reason := p.Reason
+			if v.Prompts { // in a conversation there is a command for it
+				reason = strings.ReplaceAll(reason, "use resume_thread", "use /resume")
+			}
+			v.Warn("blocked: " + reason)
 		}
 	case *event.HistoryReconstructed:
 		for _, r := range p.Recovered {

@@ -11,6 +11,7 @@ import (
 
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/cmd/agentd/internal/terminal/termtest"
+	"agentd/event"
 )
 
 func TestMarkdownBlocks(t *testing.T) {
@@ -205,5 +206,19 @@ func TestNotesDoNotBreakAText(t *testing.T) {
 	v.Note(terminal.Cyan, "+", "alone")
 	if b.printed[len(b.printed)-1] != "+ alone" {
 		t.Errorf("%q", b.printed)
+	}
+}
+
+// TestBlockedNamesWhatCanBeTyped: in a conversation, what lets a blocked one go on is the
+// conversation's own command.
+func TestBlockedNamesWhatCanBeTyped(t *testing.T) {
+	blocked := &event.Event{Type: event.TypeThreadUpdated, Payload: &event.ThreadUpdated{Status: "blocked", Reason: "it was lost; use resume_thread: go on"}}
+	for _, inChat := range []bool{true, false} {
+		var out strings.Builder
+		v := &View{Ink: terminal.NoColour, Stage: &LineStage{W: &out}, Prompts: inChat}
+		v.ShowFact(blocked)
+		if got := out.String(); strings.Contains(got, "use /resume:") != inChat || strings.Contains(got, "resume_thread") == inChat {
+			t.Errorf("in a conversation %t: %q", inChat, got)
+		}
 	}
 }
