@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,9 +81,7 @@ func (a *app) acceptData(ctx context.Context, dir string, yes bool) error {
 		if err := p.flush(); err != nil {
 			return err
 		}
-		a.sayf("Accept %s as yours? [y/N]", dir)
-		line, _ := bufio.NewReader(a.in).ReadString('\n') // none is no
-		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+		if !a.saysYes(ctx, func() { a.sayf("Accept %s as yours? [y/N]", dir) }) {
 			return fmt.Errorf("%s was not accepted", dir)
 		}
 	}

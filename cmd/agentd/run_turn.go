@@ -114,7 +114,7 @@ func (r *runner) loop(ctx context.Context, w *facts.Follower) error {
 	defer tick.Stop()
 	stop := ctx.Done()
 	for {
-		var lines chan typed
+		var lines chan terminal.Typed
 		if r.asking != nil {
 			lines = r.ask.lines
 		}
@@ -255,7 +255,7 @@ func (r *runner) showQuestion(q *turntext.Question) {
 	cols, _ := r.view.Stage.Size()
 	r.view.Separate()
 	panel := q.Lines(r.app.ink(r.ask.out), cols)
-	r.ask.read(strings.Join(panel, "\n") + "\n" + q.Prompt())
+	r.ask.read(strings.Join(panel, "\n")+"\n"+q.Prompt(), decides(q))
 }
 
 // reportUnanswered says who could answer instead.
@@ -286,22 +286,22 @@ func (r *runner) reportUnanswered(q *turntext.Question) (done bool, err error) {
 }
 
 // takeAnswer takes a line that was typed.
-func (r *runner) takeAnswer(ctx context.Context, t typed) (done bool, err error) {
-	if t.err != nil {
+func (r *runner) takeAnswer(ctx context.Context, t terminal.Typed) (done bool, err error) {
+	if t.Ended {
 		_, _ = fmt.Fprintln(r.ask.out)
 		return true, silent(exitBlocked) // the terminal is gone, no one can answer
 	}
 	q := r.asking
-	answer, wrong := q.Parse(t.line)
+	answer, wrong := r.ask.parse(q, t)
 	if wrong == "" && answer != nil {
 		wrong = r.sendAnswer(ctx, answer)
 	}
 	switch {
 	case wrong != "":
-		r.ask.read(wrong + "\n" + q.Prompt())
+		r.ask.read(wrong+"\n"+q.Prompt(), decides(q))
 		return false, nil
 	case answer == nil: // another line belongs to it
-		r.ask.read(q.Prompt())
+		r.ask.read(q.Prompt(), decides(q))
 		return false, nil
 	}
 	r.asking = nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -102,12 +101,32 @@ func (a *app) undo(ctx context.Context, f facts.Source, turn string, o *undoFlag
 
 // confirm asks for a yes.
 func (a *app) confirm(ctx context.Context, prompt string) error {
-	_, _ = fmt.Fprint(a.out, prompt) // if it can't be written, reading fails too
-	line, err := bufio.NewReader(a.input(ctx)).ReadString('\n')
-	if word := strings.ToLower(strings.TrimSpace(line)); err == nil && (word == "y" || word == "yes") {
+	if a.saysYes(ctx, func() { _, _ = fmt.Fprint(a.out, prompt) }) { // if it can't be written, reading fails too
 		return nil
 	}
 	return errors.New("nothing was changed")
+}
+
+// saysYes asks something, reads a line from the terminal and reports whether it is a yes.
+func (a *app) saysYes(ctx context.Context, ask func()) bool {
+	lines := terminal.NewLines(a.in)
+	lines.Ask()
+	ask()
+	answer := make(chan bool, 1)
+	go func() { // a terminal may keep it until the process ends
+		t := lines.Answer() // none is no
+		if t.Pasted {
+			lines.Drop() // or the shell runs it
+		}
+		word := strings.ToLower(strings.TrimSpace(t.Line))
+		answer <- !t.Pasted && (word == "y" || word == "yes")
+	}()
+	select {
+	case yes := <-answer:
+		return yes
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // rollbackOf plans to take back a turn of a session, by default the last of each.

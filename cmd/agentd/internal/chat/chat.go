@@ -15,10 +15,10 @@
 package chat
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"agentd/cmd/agentd/internal/conversation"
 	"agentd/cmd/agentd/internal/facts"
@@ -63,14 +63,21 @@ type client struct {
 	posts   chan func()
 	ended   chan struct{}
 
+	lines *terminal.Lines
 	// want takes the next line in place of the conversation, and lead says what it is.
 	want func(line string)
 	lead string
 	// question is what lines answer that nothing else takes.
 	question *turntext.Question
 	partial  []string
-	writeErr error
-	left     bool
+	// asked is when the question or the list was written that a line decides, early how
+	// many bytes of lines had been typed by then that are still to come. Held are lines for
+	// it that others may follow at once, and heldAt is that time of theirs.
+	asked, heldAt time.Time
+	early         int
+	held          []string
+	writeErr      error
+	left          bool
 	// closed says that no more lines come: the client ends with the last turn.
 	closed  bool
 	failure error
@@ -81,7 +88,7 @@ type client struct {
 
 // Run runs a conversation in lines until the input ends or the user leaves.
 func Run(ctx context.Context, o *Options, in io.Reader, out io.Writer) error {
-	c := &client{options: o, out: out, posts: make(chan func()), ended: make(chan struct{})}
+	c := &client{options: o, out: out, lines: terminal.NewLines(in), posts: make(chan func()), ended: make(chan struct{})}
 	c.talk = conversation.New(&conversation.Options{
 		Source: o.Source, Front: c, Turn: o.Turn, Ink: o.Ink, Describe: o.Describe, Review: o.Review, Folder: o.Folder, SameMachine: o.SameMachine, Flat: true,
 	})
@@ -100,24 +107,39 @@ func Run(ctx context.Context, o *Options, in io.Reader, out io.Writer) error {
 	if o.Prompt != "" {
 		c.talk.Say(&conversation.Message{Text: o.Prompt}, false)
 	}
-	lines := make(chan string)
-	go readLines(in, lines, c.ended)
-	err := c.loop(ctx, lines)
+	typed := make(chan input)
+	go c.readLines(typed)
+	err := c.loop(ctx, typed)
 	if s := c.talk.Session(); s != "" && err == nil {
 		c.Print("session " + s + " · agentd chat --continue resumes it")
 	}
 	return err
 }
 
-func readLines(in io.Reader, lines chan<- string, ended <-chan struct{}) {
-	defer close(lines)
-	s := bufio.NewScanner(in)
-	s.Buffer(nil, 8<<20)
-	for s.Scan() {
+// input is a line, or says that nothing follows those that came at once.
+type input struct {
+	line string
+	read time.Time
+	rest bool
+}
+
+func (c *client) readLines(typed chan<- input) {
+	defer close(typed)
+	send := func(in input) bool {
 		select {
-		case lines <- strings.TrimSuffix(s.Text(), "\r"):
-		case <-ended:
+		case typed <- in:
+			return true
+		case <-c.ended:
+			return false
+		}
+	}
+	for line, more := c.lines.Next(); more; line, more = c.lines.Next() {
+		if !send(input{line: strings.TrimSuffix(line, "\r"), read: time.Now()}) {
+			return
+		}
+		if c.options.Prompts && !c.lines.Followed() && !send(input{rest: true}) {
 			return
 		}
 	}
+	send(input{rest: true})
 }

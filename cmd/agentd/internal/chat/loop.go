@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"agentd/cmd/agentd/internal/conversation"
 	"agentd/cmd/agentd/internal/terminal"
@@ -19,7 +20,7 @@ import (
 var ErrUnanswered = errors.New("the turn waits for an answer, and no more lines come; \"agentd actions\" lists what is asked")
 
 // loop waits for lines and for what the conversation hands back.
-func (c *client) loop(ctx context.Context, lines <-chan string) error {
+func (c *client) loop(ctx context.Context, lines <-chan input) error {
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, syscall.SIGHUP)
 	defer signal.Stop(interrupts)
@@ -37,15 +38,16 @@ func (c *client) loop(ctx context.Context, lines <-chan string) error {
 			return c.failure
 		}
 		select {
-		case line, open := <-from:
-			if c.prompted = false; !open {
+		case in, open := <-from:
+			if !open {
+				c.prompted = false
 				lines, c.closed = nil, true
 				if c.options.Prompts {
 					c.talk.Leave() // Ctrl-D
 				}
 				continue
 			}
-			c.takeLine(line)
+			c.takeInput(in)
 		case do := <-c.posts:
 			do()
 		case <-interrupts:
@@ -91,16 +93,61 @@ func (c *client) write(s string) {
 	}
 }
 
-// takeLine takes a line. One that ends with a backslash goes on in the next.
+// takeInput takes a line, or holds it until it is known to have come alone: several lines
+// that come at once were pasted, and what is pasted decides nothing.
+func (c *client) takeInput(in input) {
+	if in.rest {
+		c.takeHeld()
+		return
+	}
+	isEarly := c.early > 0 || in.read.Before(c.asked)
+	c.early = max(c.early-len(in.line)-1, 0)
+	c.prompted = false
+	switch {
+	case !c.decides():
+		c.takeLine(in.line)
+	case isEarly: // nobody could see what is asked
+		c.takeWords(in.line)
+	default:
+		c.held, c.heldAt = append(c.held, in.line), c.asked
+	}
+}
+
+// decides reports whether a line at the terminal chooses one of several answers.
+func (c *client) decides() bool {
+	return c.options.Prompts && (c.want != nil || c.question != nil && len(c.question.Answers()) > 0)
+}
+
+// takeHeld takes the line that came alone.
+func (c *client) takeHeld() {
+	held := c.held
+	c.held = nil
+	switch {
+	case len(held) == 0:
+	case !c.decides() || !c.heldAt.Equal(c.asked): // it was answered elsewhere meanwhile
+		c.due = true
+	case len(held) > 1:
+		c.lines.Discard()
+		c.Print(terminal.SeveralLines)
+	default:
+		c.takeLine(held[0])
+	}
+}
+
+// takeLine takes a line for what it is wanted for, or as a part of the conversation.
 func (c *client) takeLine(line string) {
-	if want := c.want; want != nil {
-		want(line)
-		return
-	}
-	if c.question != nil {
+	switch {
+	case c.want != nil:
+		c.want(line)
+	case c.question != nil:
 		c.takeAnswer(line)
-		return
+	default:
+		c.takeWords(line)
 	}
+}
+
+// takeWords takes a line of the conversation. One that ends with a backslash goes on in the next.
+func (c *client) takeWords(line string) {
 	if before, more := strings.CutSuffix(line, `\`); more {
 		c.partial = append(c.partial, before)
 		return
@@ -167,6 +214,7 @@ func (c *client) Post(do func()) {
 // Ask implements [conversation.Front]. A list that the user chooses from keeps the next
 // line.
 func (c *client) Ask(q *turntext.Question) {
+	c.decideNext()
 	c.Print(append([]string{""}, q.Lines(c.options.Ink, c.width())...)...)
 	c.question, c.due = q, true
 }
@@ -188,6 +236,7 @@ func (c *client) takeAnswer(line string) {
 	case wrong != "":
 		if !q.IsInput() {
 			wrong += "; commands such as /why and /status work meanwhile"
+			c.lines.Discard() // the rest of a paste that doesn't end with its line
 		}
 		c.Print(wrong)
 	case answer == nil: // another line belongs to it
@@ -204,6 +253,10 @@ const cancels = "/cancel"
 func (c *client) wantLine(lead string, want func(string)) {
 	c.lead, c.want, c.due = lead, want, true
 }
+
+// decideNext tells what was typed before from what is typed for what is asked now. It is
+// called before anything of that is written.
+func (c *client) decideNext() { c.early, c.asked = c.lines.Waiting(), time.Now() }
 
 func (c *client) endWanting() { c.want, c.lead, c.due = nil, "", true }
 
@@ -225,6 +278,7 @@ func (c *client) Pick(p *conversation.Picker) {
 			c.talk.View.Info("nothing fits")
 			return
 		}
+		c.decideNext()
 		c.Print(p.Title + ":")
 		for i, x := range list {
 			mark := ""
@@ -251,6 +305,7 @@ func (c *client) Pick(p *conversation.Picker) {
 
 // Confirm implements [conversation.Front].
 func (c *client) Confirm(lead string, take func(yes bool)) {
+	c.decideNext()
 	c.wantLine(lead+" [y] yes  [n] no: ", func(line string) {
 		switch strings.ToLower(strings.TrimSpace(line)) {
 		case "y", "yes":
