@@ -274,6 +274,15 @@ var features = map[string]feature{
 		env:   []string{`EDITOR=printf "written elsewhere" >`},
 		steps: []step{{keys: "draft" + ctrlG, sees: "› written elsewhere"}, {keys: enter, sees: "You said: written elsewhere"}},
 	},
+	"editor at a terminal": { // it is gone before the client stopped drawing, and that again and again
+		env: []string{`EDITOR=test -t 0 && test -t 1 && printf x >>`},
+		steps: func() (s []step) {
+			for i := range 15 {
+				s = append(s, step{keys: ctrlG, sees: "› " + strings.Repeat("x", i+1)})
+			}
+			return append(s, step{keys: enter, sees: "You said: xxx"})
+		}(),
+	},
 	"forms": {
 		steps: []step{
 			{keys: "form please\r", sees: "? Tell me about it"},
@@ -356,7 +365,7 @@ var features = map[string]feature{
 			{keys: enter, sees: "undo it?"},
 			{sees: "▸ n no"}, // Enter alone changes nothing
 			{keys: "y\r", sees: "2 turns taken back"},
-			{sees: "› one thing\n"},
+			{sees: "› one thing\n", times: 2}, // as it was said, and in the input
 			{keys: ctrlC},
 		},
 	},

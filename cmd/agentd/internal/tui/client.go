@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type client struct {
 	ink     terminal.Ink
 	theme   string
 	program *tea.Program
+	// out is the terminal itself, for other programs.
+	out     *os.File
 	talk    *conversation.Conversation
 	printer *printer
 	beside  sync.WaitGroup

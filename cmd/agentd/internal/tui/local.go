@@ -127,7 +127,8 @@ func (c *client) openEditor() {
 	}
 	// The setting may have arguments, which a shell takes apart as its user expects.
 	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:noctx // the user's editor, until it is closed
-	c.run(tea.ExecProcess(cmd, func(err error) tea.Msg {
+	cmd.Stdout = c.out
+	c.run(tea.Exec(borrower{cmd}, func(err error) tea.Msg {
 		return postMsg(func() { c.editorClosed(f.Name(), err) })
 	}))
 }

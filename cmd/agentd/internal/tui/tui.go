@@ -68,6 +68,7 @@ var errTerminalGone = errors.New("the terminal is gone")
 func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c := newClient(o)
 	tty := &ttyOutput{File: out, drawn: make(chan struct{}), marked: make(chan struct{}, 1)}
+	c.out = out
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
 		tea.WithFilter(c.filter), tea.WithEnvironment(environ(o.Env)))
 	c.talk = conversation.New(&conversation.Options{
