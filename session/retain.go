@@ -42,7 +42,7 @@ func (m *Manager) retainWithProgress(ctx context.Context, before time.Time, prog
 		return sum, err
 	}
 	for _, id := range old {
-		res, err := m.trimSession(ctx, id, TrimOptions{}, forks)
+		res, err := m.trimSession(ctx, id, TrimOptions{Later: true}, forks)
 		switch {
 		case ctx.Err() != nil:
 			return sum, ctx.Err()

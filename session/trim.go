@@ -24,6 +24,8 @@ type TrimOptions struct {
 	Before uint64
 	// OlderThan, if not zero, keeps the facts from that time on.
 	OlderThan time.Time
+	// Later lets the store keep the bytes for a while, which nobody can read any more.
+	Later bool
 	// DryRun says what would go and changes nothing.
 	DryRun bool
 }
@@ -91,6 +93,7 @@ func (m *Manager) trimSession(ctx context.Context, sessionID string, opt TrimOpt
 			Reason: reasonRetention, GapFrom: 1, GapTo: b.trim.Through, RecoveryMode: "snapshot_repair",
 			SnapshotSequence: b.trim.Through, Status: "unavailable",
 		}})
+		b.trim.Later = opt.Later
 		tx.trim = &b.trim
 		return tx.removeMarks(b.trim.Through)
 	})

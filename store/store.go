@@ -170,6 +170,9 @@ type Trim struct {
 	Hash    Hash
 	// Data is what the records folded to.
 	Data []byte
+	// Later says that the engine may keep the removed records for a while if that is cheaper,
+	// as long as nobody can read them.
+	Later bool
 }
 
 // Batch is an atomic write to one session.

@@ -14,10 +14,11 @@ import (
 // got in its way.
 const appendTries = 20
 
-// appendSQL moves the heads and inserts the records in one statement, and aborts
+// appendTo returns the one statement that moves the heads, inserts the records into a table, and aborts
 // unless every session was where the group expects it. It leaves the row that
 // followers look for and counts the other nodes, which are to be told.
-const appendSQL = `
+func appendTo(table string) string {
+	return `
 WITH moved AS (
 	UPDATE agentd.sessions s SET
 		head = CASE WHEN u.expected < 0 THEN s.head ELSE u.head END,
@@ -26,7 +27,7 @@ WITH moved AS (
 	WHERE s.session_id = u.session_id AND s.epoch = u.epoch AND (u.expected < 0 OR s.head = u.expected)
 	RETURNING 1
 ), inserted AS (
-	INSERT INTO agentd.events (session_id, sequence, hash, crc, data)
+	INSERT INTO ` + table + ` (session_id, sequence, hash, crc, data)
 	SELECT * FROM unnest($6::text[], $7::bigint[], $8::bytea[], $9::bigint[], $10::bytea[])
 ), noted AS (
 	INSERT INTO agentd.appends (xid, node_id, sessions, heads, befores)
@@ -34,6 +35,9 @@ WITH moved AS (
 )
 SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[])),
 	(SELECT count(*) FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`
+}
+
+var appendSQL = appendTo(allEvents)
 
 const snapshotsSQL = `
 INSERT INTO agentd.snapshots (session_id, name, sequence, hash, crc, data)
@@ -94,6 +98,10 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 			s.keeper.tellOthers(units, others)
 			s.objectsDueIn(g.batches, units)
 			return
+		}
+		if sqlState(err) == codeUndefinedTable && s.months.sql() != nil {
+			s.months.forget() // the month is over, and its table was dropped
+			continue
 		}
 		if !mayRetry(err) {
 			break
@@ -177,11 +185,15 @@ func suspicious(units []*unit) []*unit {
 // are.
 func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit) (others int, err error) {
 	var b pgx.Batch
-	b.Queue(appendSQL, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
+	sql, month := appendSQL, s.months.sql()
+	if month != nil {
+		sql = month.append
+	}
+	b.Queue(sql, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
 		var ok bool
 		return row.Scan(&ok, &others)
 	})
-	queueTrims(&b, units)
+	queueTrims(&b, units, month)
 	queueSnapshots(&b, batches, units)
 	queueChanges(&b, foldIndexOps(batches, units))
 	queueBlobs(&b, batches, units)

@@ -23,6 +23,7 @@ const (
 	codeDiskFull       = "53100"
 	codeOutOfMemory    = "53200"
 	codeTooMany        = "53300" // connections
+	codeUndefinedTable = "42P01"
 	codeReadOnly       = "25006" // a standby, or a primary that became one
 	codeNotNow         = "57P03" // it starts, stops or recovers
 	codeDataCorrupted  = "XX001"

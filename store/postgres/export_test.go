@@ -1,6 +1,14 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"agentd/store"
+)
 
 // ResetPool closes the connections of the pool that nobody uses.
 func (s *Store) ResetPool() { s.pool.Reset() }
@@ -10,4 +18,34 @@ func (s *Store) UseReplica(ctx context.Context) error {
 	err := s.awaitReplica(ctx)
 	s.replica.usable.Store(err == nil)
 	return err
+}
+
+// SetTime has records appended as at a time from now on.
+func (s *Store) SetTime(now func() time.Time) { s.months.now.Store(&now) }
+
+// KeepMonths makes the tables for what is appended now.
+func (s *Store) KeepMonths(ctx context.Context) error {
+	return s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return s.keepMonths(ctx, c.Conn()) })
+}
+
+// PruneMonths looks at all months that are over.
+func (s *Store) PruneMonths(ctx context.Context) error { return s.pruneMonths(ctx, 0) }
+
+// DropMonth moves what is needed of a month and drops it.
+func (s *Store) DropMonth(ctx context.Context, month int) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.dropMonth(ctx, tx, month) })
+}
+
+// MigrateTo brings a database to an earlier version of the schema.
+func MigrateTo(ctx context.Context, conn *pgx.Conn, version int) error {
+	steps, err := loadMigrations(migrationFiles)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return applyMigrations(ctx, tx, steps[:version]) })
+}
+
+// Checksum is that of a record's row.
+func Checksum(sessionID string, r store.Record) int64 {
+	return checksum(sessionID, r.Sequence, r.Hash[:], r.Data)
 }

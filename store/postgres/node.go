@@ -323,6 +323,7 @@ func (k *keeper) clearUp(ctx context.Context) error {
 		return err
 	}
 	k.clears = now.Add(clearing)
+	k.s.tryMonths(ctx, k.conn)
 	return nil
 }
 

@@ -34,6 +34,13 @@
 // commits of the database wait for one another, and not for each append: see
 // notifyGap. A node on which nobody follows a session doesn't listen.
 //
+// # Months
+//
+// Records are in tables by the month in which they were appended, see months.go. A read looks
+// at the last two first, and at all only if something is missing. What a [store.Trim] removes
+// of months that are over may be left where it is until the table can be dropped: no read
+// returns it.
+//
 // # Poolers
 //
 // Behind a pooler that gives each transaction another connection of its own, such
@@ -44,9 +51,10 @@
 //
 // # Concurrency
 //
-// All methods of Store may be called by many goroutines. A store owns one
-// background goroutine, which renews the lease, one more that moves contents if there
-// is object storage and one that watches a replica, and waits for them in Close.
+// All methods of Store may be called by many goroutines. A store owns a background
+// goroutine that renews the lease and one that clears up months, one more that moves
+// contents if there is object storage and one that watches a replica, and waits for them
+// in Close.
 // Iterators hold no connection while the caller's loop body runs, except for
 // Follow, which has one of its own.
 //
@@ -178,6 +186,10 @@ type Store struct {
 	describe atomic.Pointer[func() store.About]
 	// moved is about the blobs whose contents are in object storage.
 	moved mover
+	// months are the tables that records are in; pruned is closed when nobody clears them up
+	// any more.
+	months months
+	pruned chan struct{}
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -220,7 +232,10 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		awaitedNow:  make(chan struct{}, 1),
 		clock:       newNodeClock(machineClock()),
 	}
+	now := s.clock.now
+	s.months.now.Store(&now)
 	s.failing, s.setFailing = context.WithCancel(context.Background())
+	s.pruned = make(chan struct{})
 	s.moved.due, s.moved.done = make(chan struct{}, 1), make(chan struct{})
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
@@ -259,6 +274,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.keeper = startKeeper(s.closing, s, conn)
+	go s.pruneUntil(s.closing)
 	if s.replica != nil {
 		go s.watchReplica(s.closing)
 	}
@@ -283,6 +299,7 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.registerNode(ctx, conn); err != nil {
 		return err
 	}
+	s.tryMonths(ctx, conn)
 	s.start, err = startPosition(ctx, conn)
 	return err
 }
@@ -330,6 +347,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.stop()
 	<-s.moved.done
+	<-s.pruned
 	s.calls.Wait()
 	err := s.keeper.wait()
 	s.replica.close()

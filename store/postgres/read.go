@@ -44,12 +44,15 @@ func (s *Store) Head(ctx context.Context, sessionID string) (store.Head, error) 
 	return row.value(), nil
 }
 
-const (
-	readSQL = `SELECT sequence, hash, crc, data FROM agentd.events
-		WHERE session_id = $1 AND sequence > $2 AND sequence < $3 ORDER BY sequence LIMIT $4`
-	readReverseSQL = `SELECT sequence, hash, crc, data FROM agentd.events
-		WHERE session_id = $1 AND sequence > $2 AND sequence < $3 ORDER BY sequence DESC LIMIT $4`
-)
+// readFrom returns the statement that reads a page from a table. Each row has the session's
+// head beside it.
+func readFrom(table, order string) string {
+	return `SELECT e.sequence, e.hash, e.crc, e.data, (SELECT s.head FROM agentd.sessions s WHERE s.session_id = $1)
+		FROM ` + table + ` e
+		WHERE e.session_id = $1 AND e.sequence > greatest($2, ` + baseOfSQL + `) AND e.sequence < $3 ORDER BY e.sequence ` + order + ` LIMIT $4`
+}
+
+var readSQL, readReverseSQL = readFrom(allEvents, ""), readFrom(allEvents, "DESC")
 
 // Read yields records of a session. See [store.Store].
 func (s *Store) Read(ctx context.Context, sessionID string, r store.Range) iter.Seq2[store.Record, error] {
@@ -79,6 +82,8 @@ type recordPager struct {
 	rows          int
 	last          int64 // sequence yielded last, 0 for none
 	done          bool
+	everywhere    bool // the tables of the last two months don't have it all
+	ended         bool // the session had no record beyond
 }
 
 func newRecordPager(session string, r store.Range) *recordPager {
@@ -105,11 +110,7 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 	if p.left >= 0 {
 		limit = min(limit, p.left)
 	}
-	sql := readSQL
-	if p.reverse {
-		sql = readReverseSQL
-	}
-	rows, err := collectRows(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
+	rows, err := s.pageRows(ctx, p, limit)
 	if err != nil {
 		return nil, wrapFailed("read "+p.session, err)
 	}
@@ -124,10 +125,69 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 		page = append(page, row.Record)
 	}
 	p.advance(page, limit)
-	if next := p.next(); p.done && p.left != 0 && next > 0 {
+	if next := p.next(); p.done && p.left != 0 && next > 0 && !p.ended {
 		return page, s.absent(ctx, p.session, next, nil)
 	}
 	return page, nil
+}
+
+// pageRows reads a page from the tables of the last two months, and only if that isn't all of it
+// from all. That is seen by the sequences, which have no gaps.
+func (s *Store) pageRows(ctx context.Context, p *recordPager, limit int) ([]recordRow, error) {
+	month := s.months.sql()
+	sql, recent := readSQL, ""
+	if p.reverse {
+		sql = readReverseSQL
+	}
+	switch {
+	case month == nil || p.everywhere:
+	case p.reverse:
+		recent = month.reverse
+	default:
+		recent = month.read
+	}
+	if recent != "" {
+		rows, err := collectRows(ctx, s, scanRecord, recent, p.session, p.after, p.before, limit)
+		whole := err == nil && p.isWhole(rows, limit)
+		if err == nil && len(rows) == 0 && !p.reverse {
+			whole, err = s.endsAt(ctx, p.session, p.after)
+			p.ended = whole
+		}
+		switch {
+		case sqlState(err) == codeUndefinedTable:
+			s.months.forget() // it was dropped
+		case err != nil || whole:
+			return rows, err
+		}
+		p.everywhere = true
+	}
+	return collectRows(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
+}
+
+// endsAt reports whether a session has no record after one.
+func (s *Store) endsAt(ctx context.Context, sessionID string, after int64) (bool, error) {
+	var row headRow
+	err := s.queryRow(ctx, []any{&row.head, &row.hash}, headSQL, sessionID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return true, nil
+	}
+	return err == nil && row.head <= after, err
+}
+
+// isWhole reports whether rows are all that a page can have: from the one that it begins with
+// to its limit, or to the end of the range or of the session.
+func (p *recordPager) isWhole(rows []recordRow, limit int) bool {
+	if len(rows) == 0 {
+		return false
+	}
+	first, last := int64(rows[0].Sequence), int64(rows[len(rows)-1].Sequence)
+	end := min(p.before-1, rows[0].head)
+	if p.reverse {
+		return first == end && first-last == int64(len(rows)-1) && (len(rows) == limit || last == p.after+1)
+	}
+	whole := first == p.after+1 && last-first == int64(len(rows)-1) && (len(rows) == limit || last == end)
+	p.ended = whole && last == rows[0].head
+	return whole
 }
 
 // next is the first record that a read which is done would have gone on with; 0 if
@@ -154,17 +214,17 @@ func (p *recordPager) hole(sequence int64) (from, through int64) {
 	return 0, 0
 }
 
-// recordRow is a record with its checksum.
+// recordRow is a record with its checksum, and the session's head at that time.
 type recordRow struct {
 	store.Record
-	crc int64
+	crc, head int64
 }
 
 func scanRecord(row pgx.CollectableRow) (recordRow, error) {
 	var r recordRow
 	var sequence int64
 	var hash pgtype.DriverBytes // valid until the next row, which is enough
-	err := row.Scan(&sequence, &hash, &r.crc, &r.Data)
+	err := row.Scan(&sequence, &hash, &r.crc, &r.Data, &r.head)
 	r.Sequence, r.Hash = uint64(sequence), toHash(hash)
 	return r, err
 }

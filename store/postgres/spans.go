@@ -9,16 +9,22 @@ import (
 	"agentd/store"
 )
 
-// spansSQL searches the index once for each span, whatever the database believes about the
-// size of the table: OFFSET keeps the subquery as it is.
-const spansSQL = `
+// spansFrom returns the statement that reads spans from a table. It searches the index once for
+// each span, whatever the database believes about the size of the table: OFFSET keeps the
+// subquery as it is.
+func spansFrom(table string) string {
+	return `
 SELECT u.n, e.sequence, e.hash, e.crc, e.data
 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS u (session_id, first, last, n)
 CROSS JOIN LATERAL (
-	SELECT e.sequence, e.hash, e.crc, e.data FROM agentd.events e
+	SELECT e.sequence, e.hash, e.crc, e.data FROM ` + table + ` e
 	WHERE e.session_id = u.session_id AND e.sequence >= u.first AND e.sequence <= u.last
+		AND e.sequence > coalesce((SELECT x.sequence FROM agentd.bases x WHERE x.session_id = u.session_id), 0)
 	ORDER BY e.sequence OFFSET 0
 ) e`
+}
+
+var spansSQL = spansFrom(allEvents)
 
 // spanRow is a record and the span that it belongs to, counted from 1.
 type spanRow struct {
@@ -32,31 +38,56 @@ func (s *Store) ReadSpans(ctx context.Context, spans []store.Span) ([][]store.Re
 		return nil, err
 	}
 	defer s.calls.Done()
-	var sessions []string
-	var first, last []int64
-	for _, span := range spans {
-		sessions, first, last = append(sessions, span.SessionID), append(first, clamp(span.First)), append(last, clamp(span.Last))
+	out := make([][]store.Record, len(spans))
+	left := make([]int, len(spans))
+	for i := range left {
+		left[i] = i
 	}
-	rows, err := collectRows(ctx, s, scanSpan, spansSQL, textArray(sessions), first, last)
+	var err error
+	if month := s.months.sql(); month != nil {
+		left, err = s.readSpans(ctx, month.spans, spans, left, out)
+		if sqlState(err) == codeUndefinedTable {
+			s.months.forget() // it was dropped
+			err = nil
+		}
+	}
+	if err == nil && len(left) > 0 {
+		_, err = s.readSpans(ctx, spansSQL, spans, left, out)
+	}
 	if err != nil {
 		return nil, wrapFailed("read sessions", err)
 	}
-	out := make([][]store.Record, len(spans))
+	return out, nil
+}
+
+// readSpans reads some of the spans, and returns those that aren't there as a whole.
+func (s *Store) readSpans(ctx context.Context, sql string, spans []store.Span, which []int, out [][]store.Record) (left []int, err error) {
+	var sessions []string
+	var first, last []int64
+	for _, i := range which {
+		span := spans[i]
+		sessions, first, last = append(sessions, span.SessionID), append(first, clamp(span.First)), append(last, clamp(span.Last))
+	}
+	rows, err := collectRows(ctx, s, scanSpan, sql, textArray(sessions), first, last)
+	if err != nil {
+		return which, err
+	}
 	broken := make([]bool, len(spans))
 	for _, row := range rows {
-		i := row.n - 1
+		i := which[row.n-1]
 		wanted := spans[i].First + uint64(len(out[i]))
 		if row.Sequence != wanted || checksum(spans[i].SessionID, row.Sequence, row.Hash[:], row.Data) != row.crc {
 			broken[i] = true
 		}
 		out[i] = append(out[i], row.Record)
 	}
-	for i, span := range spans {
-		if broken[i] || uint64(len(out[i])) != span.Last+1-span.First {
+	for _, i := range which {
+		if broken[i] || uint64(len(out[i])) != spans[i].Last+1-spans[i].First {
 			out[i] = nil
+			left = append(left, i)
 		}
 	}
-	return out, nil
+	return left, nil
 }
 
 func scanSpan(row pgx.CollectableRow) (spanRow, error) {

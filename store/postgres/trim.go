@@ -11,36 +11,53 @@ import (
 )
 
 // baseSQL keeps what replaces the removed records, and aborts unless the last of
-// them is stored with that hash and is not the session's last. It runs after the
-// append of its transaction, which holds the session's row.
+// them is stored with that hash, wasn't removed before and is not the session's last. It
+// runs after the append of its transaction, which holds the session's row.
 const baseSQL = `
 WITH kept AS (
 	INSERT INTO agentd.bases (session_id, sequence, hash, crc, data)
 	SELECT e.session_id, e.sequence, e.hash, $4, $5
 	FROM agentd.events e JOIN agentd.sessions s ON s.session_id = e.session_id
 	WHERE e.session_id = $1 AND e.sequence = $2 AND e.hash = $3 AND e.sequence < s.head
+		AND e.sequence > ` + baseOfSQL + `
 	ON CONFLICT (session_id) DO UPDATE SET
 		sequence = excluded.sequence, hash = excluded.hash, crc = excluded.crc, data = excluded.data
 	RETURNING 1
 )
 SELECT agentd.require((SELECT count(*) FROM kept) = 1)`
 
+// baseOfSQL is the last record that was removed from session $1. Rows up to it may still be
+// there: those of months that are over go when their table does.
+const baseOfSQL = `coalesce((SELECT x.sequence FROM agentd.bases x WHERE x.session_id = $1), 0)`
+
+func trimFrom(table string) string {
+	return `DELETE FROM ` + table + ` WHERE session_id = $1 AND sequence <= $2`
+}
+
+var trimSQL = trimFrom(allEvents)
+
 const (
-	trimSQL     = `DELETE FROM agentd.events WHERE session_id = $1 AND sequence <= $2`
 	baseReadSQL = `SELECT sequence, hash, crc, data FROM agentd.bases WHERE session_id = $1`
 	baseAtSQL   = `SELECT sequence FROM agentd.bases WHERE session_id = $1`
-	hashAtSQL   = `SELECT hash FROM agentd.events WHERE session_id = $1 AND sequence = $2`
+	hashAtSQL   = `SELECT hash FROM agentd.events WHERE session_id = $1 AND sequence = $2 AND sequence > ` + baseOfSQL
 )
 
-// queueTrims removes records of units. A unit with a trim has no other batch.
-func queueTrims(b *pgx.Batch, units []*unit) {
+// queueTrims removes records of units. A unit with a trim has no other batch. What may go
+// later is left where it will go with its month; a session's base hides it.
+func queueTrims(b *pgx.Batch, units []*unit, month *eventSQL) {
 	for _, u := range units {
 		t := u.trim
 		if t == nil {
 			continue
 		}
 		b.Queue(baseSQL, u.session, int64(t.Through), t.Hash[:], baseSum(u.session, t.Through, t.Hash, t.Data), nonNil(t.Data))
-		b.Queue(trimSQL, u.session, int64(t.Through))
+		from := []string{trimSQL}
+		if t.Later && month != nil {
+			from = month.trim
+		}
+		for _, sql := range from {
+			b.Queue(sql, u.session, int64(t.Through))
+		}
 	}
 }
 

@@ -253,7 +253,7 @@ func TestDiskFull(t *testing.T) {
 	conn := connect(t, url)
 	execute(t, conn, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$`)
-	execute(t, conn, `CREATE TRIGGER full_disk BEFORE INSERT ON agentd.events EXECUTE FUNCTION full_disk()`)
+	execute(t, conn, `CREATE TRIGGER full_disk BEFORE INSERT ON agentd.appends EXECUTE FUNCTION full_disk()`)
 	a, b := claim(t, s, "a"), claim(t, s, "b")
 	group := []*store.Batch{
 		{SessionID: "a", Epoch: a.Epoch, Records: storetest.Records("a", 1, 1, 100), Index: []store.IndexOp{{Entry: store.Entry{Kind: "k", Key: "x"}}}},
@@ -270,7 +270,7 @@ func TestDiskFull(t *testing.T) {
 	if s.Err() != nil {
 		t.Errorf("Err is %v; a full disk must not end the store", s.Err())
 	}
-	execute(t, conn, `DROP TRIGGER full_disk ON agentd.events`)
+	execute(t, conn, `DROP TRIGGER full_disk ON agentd.appends`)
 	for i, err := range s.Append(t.Context(), group) {
 		if err != nil {
 			t.Errorf("batch %d when there is space: %v", i, err)
