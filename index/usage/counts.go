@@ -61,8 +61,7 @@ func (w *packer) countRows(id packID, bucket string, d *dictionary, groups []gro
 		}
 		for by := range Dimension(allDimensions) {
 			if by&BySession != 0 {
-				n, _ := g.count(by)
-				c[by] += uint64(n)
+				c[by] += uint64(g.countBy(by, 1))
 			}
 		}
 	}

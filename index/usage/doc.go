@@ -18,8 +18,10 @@
 //
 // There may be very many sessions, and rows by session. A pack has a head for each session,
 // with what rows are ordered by, and the sessions that used most come first. No row of a
-// session comes before the session itself, so a query reads all heads, and of the rows only
-// those that it may answer.
+// session comes before the session itself, so a query reads only the heads and rows of those
+// that may come first. How many rows there are a pack says as a whole; a query corrects it
+// by the sessions that are in several packs, which it finds by hashes that packs have of
+// their sessions.
 //
 // Sums that go from some entries to others while a query reads would be counted twice or not
 // at all. Each such step has a number; a query that finds another one afterwards begins again.

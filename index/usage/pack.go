@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -41,7 +42,8 @@ func compareKeys(a, b Key) int {
 // A pack is
 //
 //	the texts of its keys, each once, but for the sessions
-//	the number of its groups, and the size of what follows of them
+//	the number of its groups, the size of their heads, and the sizes of the rows in each entry
+//	if there are many groups, what finds some of them; see [groupIndex]
 //	the head of each group: its session, and what is asked for most often
 //	the rows of the groups
 //
@@ -90,32 +92,29 @@ type group struct {
 	// themselves. Those of the group are then the first row's.
 	mixed bool
 	// negative says that it has rows that are more than all of them together.
-	negative bool
-	// chunk says that another entry begins with its rows.
-	chunk              bool
+	negative           bool
 	account, workspace uint64
-	// models, tools and pairs of both that it has.
-	models, tools, pairs uint64
-	order                order
+	rowCounts
+	order order
 	// rows are encoded; only where a pack is written.
 	rows []byte
 }
 
-// count returns how many rows the group has by those parts and its session, false if its
-// rows have to be looked at.
-func (g *group) count(by Dimension) (n int, ok bool) {
-	if g.mixed && by&(ByAccount|ByWorkspace) != 0 {
-		return 0, false
-	}
+// rowCounts are how many models, tools and pairs of both groups have.
+type rowCounts struct{ models, tools, pairs uint64 }
+
+// countBy returns how many rows so many groups have by those parts and their sessions, if
+// those of each have the same account and workspace.
+func (c *rowCounts) countBy(by Dimension, groups int) int {
 	switch by & (ByModel | ByTool) {
 	case ByModel:
-		return int(g.models), true
+		return int(c.models)
 	case ByTool:
-		return int(g.tools), true
+		return int(c.tools)
 	case ByModel | ByTool:
-		return int(g.pairs), true
+		return int(c.pairs)
 	default:
-		return 1, true
+		return groups
 	}
 }
 
@@ -123,11 +122,10 @@ func (g *group) count(by Dimension) (n int, ok bool) {
 const (
 	flagMixed = 1 << iota
 	flagNegative
-	flagChunk
 )
 
 // flagBits is how many bits the flags have.
-const flagBits = 3
+const flagBits = 2
 
 func (g *group) appendHead(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(g.session)))
@@ -138,9 +136,6 @@ func (g *group) appendHead(b []byte) []byte {
 	}
 	if g.negative {
 		head |= flagNegative
-	}
-	if g.chunk {
-		head |= flagChunk
 	}
 	for _, n := range [...]uint64{head, g.account, g.workspace, g.models, g.tools, g.pairs} {
 		b = binary.AppendUvarint(b, n)
@@ -242,33 +237,39 @@ func appendFigures(b []byte, f *Figures) []byte {
 // defaultChunk is [Projection.ChunkSize] without a number.
 const defaultChunk = 64 << 10
 
-// appendGroups encodes groups, in their order, and returns the rows that go into entries
-// of their own.
+// appendGroups sorts and encodes groups, and returns the rows that go into entries of their
+// own.
 func appendGroups(b []byte, groups []group, chunkSize int) (out []byte, chunks [][]byte) {
+	slices.SortFunc(groups, func(a, b group) int {
+		if c := a.order.compare(&b.order); c != 0 {
+			return c
+		}
+		return bytes.Compare(a.session, b.session)
+	})
 	var heads, rows []byte
-	var first []byte
+	var index indexWriter
 	for i := range groups {
 		g := &groups[i]
-		if g.chunk = len(rows) > 0 && len(rows)+len(g.rows) > chunkSize; g.chunk {
-			if first == nil {
-				first = rows
-			} else {
-				chunks = append(chunks, rows)
-			}
+		if len(rows) > 0 && len(rows)+len(g.rows) > chunkSize {
+			chunks = append(chunks, rows)
 			rows = nil
 		}
+		index.add(g, len(heads))
 		heads = g.appendHead(heads)
 		rows = append(rows, g.rows...)
 	}
-	if first == nil {
-		first = rows
-	} else {
-		chunks = append(chunks, rows)
-	}
+	chunks = append(chunks, rows)
 	b = binary.AppendUvarint(b, uint64(len(groups)))
 	b = binary.AppendUvarint(b, uint64(len(heads)))
+	b = binary.AppendUvarint(b, uint64(len(chunks)))
+	for _, rows := range chunks {
+		b = binary.AppendUvarint(b, uint64(len(rows)))
+	}
+	if len(groups) > stride {
+		b = index.appendTo(b)
+	}
 	b = append(b, heads...)
-	return append(b, first...), chunks
+	return append(b, chunks[0]...), chunks[1:]
 }
 
 // encodeSession encodes the sums of one session as a pack.
@@ -305,6 +306,16 @@ func (d *packReader) longNumber() uint64 {
 	return n
 }
 
+// atMost reads a number that can't be larger.
+func (d *packReader) atMost(most int) uint64 {
+	n := d.number()
+	if n > uint64(most) {
+		d.failed = true
+		return 0
+	}
+	return n
+}
+
 func (d *packReader) bytes(n uint64) []byte {
 	if n > uint64(len(d.rest)) {
 		d.failed = true
@@ -325,7 +336,7 @@ func (d *packReader) readTexts() [][]byte {
 	return texts
 }
 
-// readGroup reads the head of a group. Queries by session read very many.
+// readGroup reads the head of a group.
 func (d *packReader) readGroup(g *group) {
 	g.session = d.bytes(d.number())
 	var fields [groupFields]uint64
@@ -350,10 +361,10 @@ func (d *packReader) readGroup(g *group) {
 	}
 	d.rest = rest[at:]
 	head := fields[0]
-	g.mixed, g.negative, g.chunk = head&flagMixed != 0, head&flagNegative != 0, head&flagChunk != 0
+	g.mixed, g.negative = head&flagMixed != 0, head&flagNegative != 0
 	g.size = int(head >> flagBits)
 	g.account, g.workspace = fields[1], fields[2]
-	g.models, g.tools, g.pairs = fields[3], fields[4], fields[5]
+	g.rowCounts = rowCounts{fields[3], fields[4], fields[5]}
 	g.order = order{signed(fields[6]), signed(fields[7]), signed(fields[8])}
 }
 

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -148,7 +147,7 @@ func (w *packer) rewrite(ctx context.Context, id packID, added map[groupID]*addi
 		w.ops = append(w.ops, storeOp(chunkKey(key, i+1), rows))
 	}
 	if old != nil {
-		for i := len(chunks) + 1; i < len(old.starts); i++ {
+		for i := len(chunks) + 1; i+1 < len(old.starts); i++ {
 			w.ops = append(w.ops, deleteOp(chunkKey(key, i)))
 		}
 	}
@@ -212,7 +211,7 @@ func (w *packer) oldValue(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// joinGroups returns the groups that were there, if any, and those that are added, in their order.
+// joinGroups returns the groups that were there, if any, and those that are added.
 func (w *packer) joinGroups(ctx context.Context, d *dictionary, old *source, hour string, added map[groupID]*addition) ([]group, error) {
 	var groups []group
 	if old != nil {
@@ -224,12 +223,6 @@ func (w *packer) joinGroups(ctx context.Context, d *dictionary, old *source, hou
 	for in, s := range added {
 		groups = append(groups, d.groupOf(in.session, s.rows))
 	}
-	slices.SortFunc(groups, func(a, b group) int {
-		if c := a.order.compare(&b.order); c != 0 {
-			return c
-		}
-		return bytes.Compare(a.session, b.session)
-	})
 	return groups, nil
 }
 

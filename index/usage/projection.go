@@ -23,10 +23,10 @@ import (
 //	q/ROLLUP/ACCOUNT/h|d|m/BUCKET/N      more rows of a pack
 //	c/ACCOUNT/h|d|m/SPAN                 how many rows the buckets of a month or year have
 //	s                                    the generation, and how large the packs are
-const Name = "usage3"
+const Name = "usage4"
 
 // Former are the names that the projection had in earlier versions.
-var Former = []string{"usage2"}
+var Former = []string{"usage2", "usage3"}
 
 // everyone stands for all accounts together; no account is escaped to it.
 const everyone = "*"

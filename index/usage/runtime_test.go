@@ -71,8 +71,10 @@ func TestUsageOfARuntime(t *testing.T) {
 	writeFormer(t, k.Store)
 	k.Open()
 	check()
-	for e, err := range k.Store.Scan(t.Context(), store.Scan{Kind: "usage2"}) {
-		t.Errorf("of the form before there is still %s (%v)", e.Key, err)
+	for _, name := range usage.Former {
+		for e, err := range k.Store.Scan(t.Context(), store.Scan{Kind: name}) {
+			t.Errorf("of a form before there is still %s (%v)", e.Key, err)
+		}
 	}
 	runtimetest.DoAs[command.DeleteSessionResult](k, other, &command.DeleteSession{SessionID: "sess_1"})
 	check()
@@ -85,7 +87,7 @@ func TestUsageOfARuntime(t *testing.T) {
 	}
 }
 
-// writeFormer makes the store one that the build before wrote: its entries are there, and
+// writeFormer makes the store one that earlier builds wrote: their entries are there, and
 // those of this form are not.
 func writeFormer(t *testing.T, s store.Store) {
 	t.Helper()
@@ -99,13 +101,14 @@ func writeFormer(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	b := &store.Batch{SessionID: "/index", Epoch: claim.Epoch}
-	for kind, entries := range map[string]map[string]string{
-		"usage2":      {"l/.acme/2026010203/sess_0": "\x00\x00", "p/m/*/m/202601": "\x00\x00", "s": `{"rows":1}`},
-		"index_state": {"usage2": fmt.Sprintf(`{"position":%q,"generation":7}`, position)},
-	} {
-		for key, value := range entries {
-			b.Index = append(b.Index, store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: []byte(value)}})
-		}
+	put := func(kind, key, value string) {
+		b.Index = append(b.Index, store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: []byte(value)}})
+	}
+	for _, name := range usage.Former {
+		put(name, "l/.acme/2026010203/sess_0", "\x00\x00")
+		put(name, "p/m/*/m/202601", "\x00\x00")
+		put(name, "s", `{"rows":1}`)
+		put("index_state", name, fmt.Sprintf(`{"position":%q,"generation":7}`, position))
 	}
 	if errs := s.Append(t.Context(), []*store.Batch{b}); errs[0] != nil {
 		t.Fatal(errs[0])

@@ -2,8 +2,7 @@ package usage
 
 import (
 	"bytes"
-	"hash/maphash"
-	"math/bits"
+	"encoding/binary"
 	"slices"
 	"sync"
 )
@@ -17,22 +16,32 @@ type sessionSum struct {
 	order order
 	sessionPlace
 	hash uint32
+	// counted is how many rows were counted of the group.
+	counted int
 	// next is the number of another place of the session, counted from 1.
 	next uint32
 	// mixed and negative are as in a group, for all of them.
 	mixed, negative bool
 	// done says that its rows were offered, or are another's.
 	done bool
+	// best is the number of the row that was offered alone, counted from 1; order is then
+	// that of the others.
+	best int
 }
 
 // sessionSums sums up by session and by what else is asked for. There may be very many
-// sessions with very many rows, of which few come first. So only the heads of all groups
-// are read; a session has no row that comes before it.
+// sessions with very many rows, of which few come first. A session has no row that comes
+// before it, and packs have those first that used most. So of large packs only the heads of
+// groups are read that may come first, that may be of a session which is elsewhere, too, or
+// that are special.
 type sessionSums struct {
 	by      Dimension
 	parts   []int
 	sources []*source
-	list    []sessionSum
+	// alone says that no two groups are of the same session.
+	alone bool
+	// list are the groups whose heads were read.
+	list []sessionSum
 	// others are the places of sessions after the first of each.
 	others []otherPlace
 	byID   finder
@@ -41,9 +50,6 @@ type sessionSums struct {
 	// rows is scratch: those of one session.
 	rows []topRow
 }
-
-// hashSeed is that of the hashes of sessions.
-var hashSeed = maphash.MakeSeed()
 
 // oldSums have the memory of earlier answers: it is much, and new memory is slow at first.
 var oldSums = sync.Pool{New: func() any { return new(sessionSums) }}
@@ -71,46 +77,96 @@ func (a *answer) sumSessions(sources []*source, top *topRows) (int, error) {
 	return n, a.offerFirst(top)
 }
 
-// readSessions reads the heads of all groups, and returns how many rows they have.
+// readSessions reads the heads of groups that don't stand for themselves, and returns how
+// many rows all have.
 func (a *answer) readSessions() (int, error) {
 	t := a.sessions
 	groups := 0
 	for _, s := range t.sources {
 		groups += s.groups
 	}
-	t.list, t.others = slices.Grow(t.list[:0], groups), t.others[:0]
-	alone := len(t.sources) == 1 && !t.sources[0].repeats
-	if !alone {
-		t.seen.reset(groups)
-		t.shared.reset(groups)
+	t.list, t.others = t.list[:0], t.others[:0]
+	if t.alone = len(t.sources) == 1 && !t.sources[0].repeats; t.alone {
+		groups = 0
 	}
+	t.seen.reset(groups)
+	t.shared.reset(groups)
 	total := 0
-	var unclear []int // whose rows have to be counted
 	for i, s := range t.sources {
+		if s.ordered() {
+			total += s.index.countBy(t.by, s.groups)
+			t.noteHashes(s.index)
+			continue
+		}
 		err := s.eachGroup(func(g *group, head, rows int) {
-			hash := uint32(0)
-			if !alone {
-				hash = uint32(maphash.Bytes(hashSeed, g.session))
-				if t.seen.insert(hash) {
-					t.shared.insert(hash)
-				}
-			}
-			at := sessionPlace{uint32(i), uint32(head), uint32(rows)}
-			t.list = append(t.list, sessionSum{order: g.order, sessionPlace: at, hash: hash, mixed: g.mixed, negative: g.negative})
-			if n, ok := g.count(t.by); ok {
-				total += n
-			} else {
-				unclear = append(unclear, len(t.list)-1)
-			}
+			of := t.sumOf(i, g, head, rows)
+			t.noteHash(of.hash)
+			t.list = append(t.list, of)
+			total += of.counted
 		})
 		if err != nil {
 			return 0, err
 		}
 	}
-	if !alone {
+	for i, s := range t.sources {
+		if s.ordered() {
+			if err := t.readLinked(i); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if !t.alone {
 		total -= t.joinShared()
 	}
-	return a.countShared(total, unclear)
+	return a.countAgain(total)
+}
+
+// ordered reports whether only some heads need be read, by the index of the pack.
+func (s *source) ordered() bool { return s.index != nil && !s.repeats }
+
+// noteHash notes the hash of a group's session.
+func (t *sessionSums) noteHash(hash uint32) {
+	if !t.alone && t.seen.insert(hash) {
+		t.shared.insert(hash)
+	}
+}
+
+func (t *sessionSums) noteHashes(x *groupIndex) {
+	if t.alone {
+		return
+	}
+	for hashes := x.hashes; len(hashes) >= hashSize; hashes = hashes[hashSize:] {
+		t.noteHash(binary.LittleEndian.Uint32(hashes))
+	}
+}
+
+func (t *sessionSums) sumOf(source int, g *group, head, rows int) sessionSum {
+	at := sessionPlace{uint32(source), uint32(head), uint32(rows)}
+	return sessionSum{order: g.order, sessionPlace: at, hash: sessionHash(g.session), counted: g.countBy(t.by, 1), mixed: g.mixed, negative: g.negative}
+}
+
+// readLinked reads the heads of a pack's groups that may be of the same session as others,
+// or are special.
+func (t *sessionSums) readLinked(source int) error {
+	s := t.sources[source]
+	special, heads := s.index.special, s.readHeads()
+	for i := range s.groups {
+		if len(special) > 0 && special[0] == i {
+			special = special[1:]
+		} else if t.alone || !t.shared.has(s.index.hash(i)) {
+			continue
+		}
+		if err := heads.readAt(i); err != nil {
+			return err
+		}
+		t.list = append(t.list, t.sumOf(source, &heads.group, heads.head, heads.rows))
+	}
+	return nil
+}
+
+// linked reports whether readLinked has read the head of a group.
+func (t *sessionSums) linked(g *group, hash uint32) bool {
+	return g.mixed || g.negative || !t.alone && t.shared.has(hash)
 }
 
 // joinShared adds each group to the first one of its session, and returns how many rows
@@ -154,69 +210,72 @@ func (t *sessionSums) join(s, added *sessionSum) int {
 	other.groupAt(int(added.head), &g)
 	s.mixed = s.mixed || g.mixed || !bytes.Equal(from.texts.list[first.account], other.texts.list[g.account]) ||
 		!bytes.Equal(from.texts.list[first.workspace], other.texts.list[g.workspace])
-	n, _ := g.count(t.by) // none if it was not counted
-	return n
+	return added.counted
 }
 
-// hashSet is a set of hashes that may say to have one that it hasn't.
-type hashSet struct {
-	bits []uint64
-	mask uint32
-}
-
-// reset forgets all, and makes room for so many.
-func (s *hashSet) reset(hashes int) {
-	words := 1 << bits.Len(uint(hashes)/4) // 16 to 32 bits for each
-	s.bits = slices.Grow(s.bits[:0], words)[:words]
-	clear(s.bits)
-	s.mask = uint32(words*64 - 1)
-}
-
-// insert adds a hash, and reports whether it may have been there.
-func (s *hashSet) insert(hash uint32) bool {
-	had := s.has(hash)
-	s.bits[hash&s.mask/64] |= 1 << (hash % 64)
-	return had
-}
-
-func (s *hashSet) has(hash uint32) bool { return s.bits[hash&s.mask/64]&(1<<(hash%64)) != 0 }
-
-// countShared corrects the number of rows by those of sessions that are in several places,
-// and adds those that were not counted.
-func (a *answer) countShared(total int, unclear []int) (int, error) {
+// countAgain corrects the number of rows by those of sessions that are in several places,
+// and of groups that have rows of several accounts or workspaces.
+func (a *answer) countAgain(total int) (int, error) {
 	t := a.sessions
-	var g group
 	for i := range t.list {
 		s := &t.list[i]
-		if s.next == 0 || !s.mixed && t.by&(ByModel|ByTool) == 0 { // one row, wherever it is
+		joined, mixed := s.next != 0 && t.by&(ByModel|ByTool) != 0, s.mixed && t.by&(ByAccount|ByWorkspace) != 0
+		if s.done || !joined && !mixed {
 			continue
 		}
-		t.sources[s.source].groupAt(int(s.head), &g)
-		if n, ok := g.count(t.by); ok {
-			total -= n
-			unclear = append(unclear, i)
-		}
-	}
-	for _, i := range unclear {
-		if t.list[i].done {
-			continue
-		}
-		if err := a.expand(&t.list[i], func(r *rowReader, _ *Figures) { r.skipFigures() }); err != nil {
+		n, err := a.countOf(s)
+		if err != nil {
 			return 0, err
 		}
-		total += len(t.rows)
+		total += n - s.counted
 	}
 	return total, nil
 }
 
-// expand reads the rows of a session. Figures are read into sums or passed over.
-func (a *answer) expand(s *sessionSum, figures func(*rowReader, *Figures)) error {
+// countOf returns how many rows a session has.
+func (a *answer) countOf(s *sessionSum) (int, error) {
+	keys := &a.texts
+	keys.reset()
+	err := a.eachRowOf(s, func(from *source, _ *group, r *rowReader) {
+		key := a.keyOf(from, r)
+		keys.place(&key)
+		r.skipFigures()
+	})
+	return len(keys.keys), err
+}
+
+// expand reads the rows of a session.
+func (a *answer) expand(s *sessionSum) error {
 	t := a.sessions
 	t.rows = t.rows[:0]
+	return a.eachRowOf(s, func(from *source, g *group, r *rowReader) {
+		var parts [keyParts][]byte
+		for _, part := range t.parts {
+			parts[part] = from.texts.list[r.places[part]]
+		}
+		parts[sessionPart] = g.session
+		r.addFigures(t.rowOf(&parts))
+	})
+}
+
+// eachRowOf calls do with each row of a session, in all places. It reads the figures of the
+// row that it is given or passes over them.
+func (a *answer) eachRowOf(s *sessionSum, do func(from *source, g *group, r *rowReader)) error {
+	t := a.sessions
 	at, next := s.sessionPlace, s.next
+	var g group
 	for {
-		if err := a.expandPlace(at, figures); err != nil {
+		from := t.sources[at.source]
+		from.groupAt(int(at.head), &g)
+		r, err := from.rowsOf(a.ctx, a.entries, &g, int(at.rows))
+		if err != nil {
 			return err
+		}
+		for r.next() {
+			do(from, &g, &r)
+		}
+		if r.failed {
+			return damaged(from.key, errPack)
 		}
 		if next == 0 {
 			return nil
@@ -225,34 +284,11 @@ func (a *answer) expand(s *sessionSum, figures func(*rowReader, *Figures)) error
 	}
 }
 
-func (a *answer) expandPlace(at sessionPlace, figures func(*rowReader, *Figures)) error {
-	t := a.sessions
-	s := t.sources[at.source]
-	var g group
-	s.groupAt(int(at.head), &g)
-	r, err := s.rowsOf(a.ctx, a.entries, &g, int(at.rows))
-	if err != nil {
-		return err
-	}
-	for r.next() {
-		var parts [keyParts][]byte
-		for _, part := range t.parts {
-			parts[part] = s.texts.list[r.places[part]]
-		}
-		parts[sessionPart] = g.session
-		figures(&r, t.rowOf(&parts))
-	}
-	if r.failed {
-		return damaged(s.key, errPack)
-	}
-	return nil
-}
-
 // rowOf returns the sums of a row of the session that is expanded, which has few.
 func (t *sessionSums) rowOf(parts *[keyParts][]byte) *Figures {
 next:
 	for i := range t.rows {
-		for _, part := range t.parts {
+		for _, part := range slices.Backward(t.parts) { // most differ in the tool
 			if part != sessionPart && !bytes.Equal(t.rows[i].parts[part], parts[part]) {
 				continue next
 			}
@@ -261,122 +297,4 @@ next:
 	}
 	t.rows = append(t.rows, topRow{parts: *parts})
 	return &t.rows[len(t.rows)-1].Figures
-}
-
-// offerFirst offers the rows that come first: those of the sessions that come first, and
-// then those of all others that may have one before the last of these.
-func (a *answer) offerFirst(top *topRows) error {
-	t := a.sessions
-	offer := func(s *sessionSum) error {
-		s.done = true
-		if err := a.expand(s, (*rowReader).addFigures); err != nil {
-			return err
-		}
-		for i := range t.rows {
-			top.offer(&t.rows[i])
-		}
-		return nil
-	}
-	for _, i := range t.firstSessions(top.wanted) {
-		if err := offer(&t.list[i]); err != nil {
-			return err
-		}
-	}
-	top.cut()
-	for i := range t.list {
-		if s := &t.list[i]; !s.done && t.mayComeBefore(s, top.last) {
-			if err := offer(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// mayComeBefore reports whether a session may have a row that comes before another one.
-func (t *sessionSums) mayComeBefore(s *sessionSum, row *topRow) bool {
-	if row == nil || s.negative {
-		return true
-	}
-	if c := s.order.compare(&row.order); c != 0 || s.mixed {
-		return c <= 0
-	}
-	parts := t.partsOf(s)
-	for _, part := range [...]int{accountPart, workspacePart, sessionPart} {
-		if c := bytes.Compare(parts[part], row.parts[part]); c != 0 {
-			return c < 0
-		}
-	}
-	return true
-}
-
-// partsOf returns what all rows of a session have in common, unless they are mixed.
-func (t *sessionSums) partsOf(s *sessionSum) (parts [keyParts][]byte) {
-	from := t.sources[s.source]
-	if t.by&(ByAccount|ByWorkspace) == 0 {
-		parts[sessionPart] = from.sessionAt(int(s.head))
-		return parts
-	}
-	var g group
-	from.groupAt(int(s.head), &g)
-	parts[sessionPart] = g.session
-	if t.by&ByAccount != 0 {
-		parts[accountPart] = from.texts.list[g.account]
-	}
-	if t.by&ByWorkspace != 0 {
-		parts[workspacePart] = from.texts.list[g.workspace]
-	}
-	return parts
-}
-
-// firstSessions returns sessions that come first. Which of those that used the same are among
-// them is left open: they needn't be compared, which is most of the work where many are alike.
-func (t *sessionSums) firstSessions(wanted int) []uint32 {
-	first := make([]rankedSession, 0, min(wanted, len(t.list))) // once full, a heap with the last one at 0
-	for i := range t.list {
-		s := &t.list[i]
-		switch {
-		case s.done:
-		case len(first) < wanted:
-			if first = append(first, rankedSession{s.order, uint32(i)}); len(first) == wanted {
-				for at := len(first)/2 - 1; at >= 0; at-- {
-					sink(first, at)
-				}
-			}
-		case s.order.compare(&first[0].order) < 0:
-			first[0] = rankedSession{s.order, uint32(i)}
-			sink(first, 0)
-		}
-	}
-	out := make([]uint32, len(first))
-	for i := range first {
-		out[i] = first[i].place
-	}
-	return out
-}
-
-// rankedSession is a session by its place in the list.
-type rankedSession struct {
-	order order
-	place uint32
-}
-
-// sink moves what is at a place of a heap down to where it belongs.
-func sink(heap []rankedSession, at int) {
-	moved := heap[at]
-	for {
-		below := 2*at + 1
-		if below >= len(heap) {
-			break
-		}
-		if other := below + 1; other < len(heap) && heap[other].order.compare(&heap[below].order) > 0 {
-			below = other
-		}
-		if heap[below].order.compare(&moved.order) <= 0 {
-			break
-		}
-		heap[at] = heap[below]
-		at = below
-	}
-	heap[at] = moved
 }

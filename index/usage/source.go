@@ -20,7 +20,10 @@ type source struct {
 	// heads are those of the groups, rows the rows of the first of them.
 	heads, rows []byte
 	groups      int
-	// starts are where chunks begin in the rows of all groups, chunks those that were read.
+	// index finds some of them; nil if there are few.
+	index *groupIndex
+	// starts are where chunks begin in the rows of all groups, and where the last one ends;
+	// chunks are those that were read.
 	starts []int
 	chunks map[int][]byte
 	// only says that only the groups of an account are wanted, whose place this is.
@@ -47,10 +50,19 @@ func openPack(key string, value []byte) (*source, error) {
 // openGroups reads what follows the texts, through the end.
 func (d *packReader) openGroups(key string, texts *sourceTexts) (*source, error) {
 	s := &source{key: key, texts: texts}
-	s.groups = int(min(d.number(), uint64(len(d.rest))))
-	s.heads = d.bytes(d.number())
+	s.groups = int(d.atMost(len(d.rest)))
+	heads := d.number()
+	chunks := d.atMost(len(d.rest))
+	s.starts = make([]int, 1, 1+chunks)
+	for i := range chunks {
+		s.starts = append(s.starts, s.starts[i]+int(d.atMost(maxGroup)))
+	}
+	if s.groups > stride {
+		s.index = d.readIndex(s.groups)
+	}
+	s.heads = d.bytes(heads)
 	s.rows = d.rest
-	if d.failed {
+	if d.failed || chunks == 0 || s.starts[1] != len(s.rows) {
 		return nil, damaged(key, errPack)
 	}
 	return s, nil
@@ -107,29 +119,16 @@ const maxGroup = 1 << 31
 // eachGroup calls do with the head of each group that is wanted, where it is among the
 // heads, and where its rows begin. The group is used again.
 func (s *source) eachGroup(do func(g *group, head, rows int)) error {
-	d := packReader{rest: s.heads}
-	s.starts = s.starts[:0]
-	var g group
-	at, chunk := 0, 0
+	h := s.readHeads()
 	for range s.groups {
-		head := len(s.heads) - len(d.rest)
-		if d.readGroup(&g); d.failed || g.size > maxGroup || max(g.account, g.workspace) >= uint64(len(s.texts.list)) {
-			return damaged(s.key, errPack)
+		if err := h.read(); err != nil {
+			return err
 		}
-		if g.chunk || len(s.starts) == 0 {
-			if len(s.starts) == 1 && chunk != len(s.rows) {
-				return damaged(s.key, errPack)
-			}
-			s.starts = append(s.starts, at)
-			chunk = 0
+		if !s.only || h.group.account == s.account {
+			do(&h.group, h.head, h.rows)
 		}
-		if !s.only || g.account == s.account {
-			do(&g, head, at)
-		}
-		at += g.size
-		chunk += g.size
 	}
-	if len(d.rest) > 0 || len(s.starts) <= 1 && chunk != len(s.rows) {
+	if len(h.rest) > 0 || h.rows+h.group.size != s.starts[len(s.starts)-1] {
 		return damaged(s.key, errPack)
 	}
 	return nil
@@ -157,6 +156,9 @@ func (s *source) sessionAt(head int) []byte {
 // rowsOf returns the rows of a group.
 func (s *source) rowsOf(ctx context.Context, entries Entries, g *group, at int) (rowReader, error) {
 	i := sort.SearchInts(s.starts, at+1) - 1
+	if i+1 >= len(s.starts) || at+g.size > s.starts[i+1] {
+		return rowReader{}, damaged(s.key, errPack)
+	}
 	rows := s.rows
 	if i > 0 {
 		var err error
@@ -165,9 +167,6 @@ func (s *source) rowsOf(ctx context.Context, entries Entries, g *group, at int) 
 		}
 	}
 	at -= s.starts[i]
-	if at+g.size > len(rows) || g.size < 0 {
-		return rowReader{}, damaged(s.key, errPack)
-	}
 	r := rowReader{packReader: packReader{rest: rows[at : at+g.size]}, mixed: g.mixed, texts: uint64(len(s.texts.list))}
 	r.places[accountPart], r.places[workspacePart] = g.account, g.workspace
 	return r, nil
@@ -183,6 +182,9 @@ func (s *source) chunkOf(ctx context.Context, entries Entries, i int) ([]byte, e
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(rows) != s.starts[i+1]-s.starts[i] {
+		return nil, damaged(s.key, errPack)
 	}
 	if s.chunks == nil {
 		s.chunks = map[int][]byte{}

@@ -77,24 +77,11 @@ type textSums struct {
 // sumByText sums up by what is asked for other than sessions.
 func (a *answer) sumByText(sources []*source, top *topRows) (int, error) {
 	t := &a.texts
-	if t.texts == nil {
-		t.seed = maphash.MakeSeed()
-		t.numberOf(nil)
-	}
 	t.reset()
 	t.sums = t.sums[:0]
 	for _, s := range sources {
-		if s.texts.numbers == nil {
-			for _, text := range s.texts.list {
-				s.texts.numbers = append(s.texts.numbers, t.numberOf(text))
-			}
-		}
-		numbers := s.texts.numbers
 		err := s.eachRow(a.ctx, a.entries, func(r *rowReader) {
-			var key rowKey
-			for _, part := range a.parts {
-				key[part] = numbers[r.places[part]]
-			}
+			key := a.keyOf(s, r)
 			at := t.place(&key)
 			if top.wanted == 0 {
 				r.skipFigures()
@@ -117,6 +104,27 @@ func (a *answer) sumByText(sources []*source, top *topRows) (int, error) {
 		top.offer(&row)
 	}
 	return len(t.keys), nil
+}
+
+// keyOf returns the key of a row by the parts that are asked for, but for the session.
+func (a *answer) keyOf(s *source, r *rowReader) (key rowKey) {
+	if s.texts.numbers == nil {
+		a.texts.numberAll(s.texts)
+	}
+	for _, part := range a.parts {
+		key[part] = s.texts.numbers[r.places[part]]
+	}
+	return key
+}
+
+func (t *textSums) numberAll(texts *sourceTexts) {
+	if t.texts == nil {
+		t.seed = maphash.MakeSeed()
+		t.numberOf(nil)
+	}
+	for _, text := range texts.list {
+		texts.numbers = append(texts.numbers, t.numberOf(text))
+	}
 }
 
 // numberOf returns the number of a text, which stays as it is.
