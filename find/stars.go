@@ -140,7 +140,7 @@ func (s *segmentSearch) runWithStars(ctx context.Context) error {
 					return true, nil
 				}
 			}
-			return m.take(ctx, doc, counts)
+			return m.keepDocument(ctx, doc, counts)
 		})
 	} else {
 		err = m.takeCommon(ctx)
@@ -174,9 +174,9 @@ type numberedDocument struct {
 	number uint32
 }
 
-// take keeps a document that has all words, and how often it has those without a star. It
+// keepDocument keeps a document that has all words, and how often it has those without a star. It
 // reports whether more are wanted.
-func (m *starMatches) take(ctx context.Context, doc uint32, counts []uint32) (bool, error) {
+func (m *starMatches) keepDocument(ctx context.Context, doc uint32, counts []uint32) (bool, error) {
 	d, wanted, err := m.takeDocument(ctx, doc)
 	if err != nil || !wanted {
 		return !m.full, err
@@ -201,7 +201,7 @@ func (m *starMatches) takeCommon(ctx context.Context) error {
 		for all != 0 {
 			n := bits.Len64(all) - 1
 			all &^= 1 << n
-			if more, err := m.take(ctx, uint32(64*i+n), nil); err != nil || !more {
+			if more, err := m.keepDocument(ctx, uint32(64*i+n), nil); err != nil || !more {
 				return err
 			}
 		}
