@@ -61,7 +61,7 @@ type TokenKeeper interface {
 // registerAdmin registers the commands of admins that concern more than sessions.
 func (r *Runtime) registerAdmin(t *command.Table) {
 	command.Handle(t, r.drainNode)
-	command.Handle(t, r.forgetNode)
+	command.HandleKept(t, r.forgetNode, r.takeOffList)
 	command.Handle(t, r.moveSession)
 	command.Handle(t, r.listTokens)
 	command.HandleKept(t, r.createToken, tokenAnswer[*command.CreateToken])

@@ -197,11 +197,21 @@ func (r *Runtime) endChannelsOfGone(ctx context.Context) {
 	}
 }
 
-// forgetNode takes a node off the list, and ends what its peers left connected.
-func (r *Runtime) forgetNode(ctx context.Context, caller command.Caller, p *command.ForgetNode) (*command.ForgetNodeResult, error) {
-	res, err := r.manager.ForgetNode(ctx, caller, p)
-	if err != nil || !res.Forgotten || !r.manager.IsShared() {
-		return res, err
+// forgetNode records that a node is gone for good.
+func (r *Runtime) forgetNode(ctx context.Context, caller command.Caller, p *command.ForgetNode) (*session.ForgottenNode, error) {
+	return r.manager.ForgetNode(ctx, caller, p)
+}
+
+// takeOffList takes a node off the list for which that was recorded, and ends what its peers
+// left connected. A repeated call does it again, as far as it wasn't done.
+func (r *Runtime) takeOffList(ctx context.Context, _ command.Caller, p *command.ForgetNode, node *session.ForgottenNode) (*command.ForgetNodeResult, error) {
+	res := &node.ForgetNodeResult
+	gone, err := r.manager.FinishForgetting(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	if !gone {
+		return res, nil
 	}
 	r.background.Go(func() {
 		// Also where the files of a session are out of reach: this only says who left.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -22,8 +23,16 @@ const PlaceUnreachable = "place_unreachable"
 // listedPlaced is how many sessions of a node are named.
 const listedPlaced = 100
 
-// ForgetNode handles [command.ForgetNode].
-func (m *Manager) ForgetNode(ctx context.Context, caller command.Caller, p *command.ForgetNode) (*command.ForgetNodeResult, error) {
+// ForgottenNode is what is kept of a call of [command.ForgetNode].
+type ForgottenNode struct {
+	command.ForgetNodeResult
+	// Seen is the last sign of life that the node had given.
+	Seen time.Time `json:"seen,omitzero"`
+}
+
+// ForgetNode records that a node is gone for good. [Manager.FinishForgetting] takes it off
+// the list then.
+func (m *Manager) ForgetNode(ctx context.Context, caller command.Caller, p *command.ForgetNode) (*ForgottenNode, error) {
 	if err := CheckAdmin(caller, p); err != nil {
 		return nil, err
 	}
@@ -39,14 +48,24 @@ func (m *Manager) ForgetNode(ctx context.Context, caller command.Caller, p *comm
 		return nil, fault.New(fault.NotFound, "there is no node %s, and no session has its files there; list_nodes has the nodes that there are", p.NodeID)
 	}
 	res.Forgotten = true
-	done, err := RecordChange(ctx, m, caller, p, &event.RuntimeChanged{Change: "node_forgotten", NodeID: p.NodeID}, *res)
-	if err != nil || m.shared == nil {
-		return done, err
+	return RecordChange(ctx, m, caller, p, &event.RuntimeChanged{Change: "node_forgotten", NodeID: p.NodeID}, *res)
+}
+
+// FinishForgetting takes a node off the list for which that was recorded, and reports whether
+// it isn't there. A repeated call does what the first one was kept from doing; a node that
+// gave a sign of life since stays.
+func (m *Manager) FinishForgetting(ctx context.Context, node *ForgottenNode) (gone bool, err error) {
+	if !node.Forgotten || m.shared == nil {
+		return false, nil
 	}
-	if err := m.shared.Forget(ctx, p.NodeID); err != nil {
-		return nil, storeFault(err)
+	if err := m.shared.Forget(ctx, node.NodeID, node.Seen); err != nil {
+		return false, storeFault(err)
 	}
-	return done, nil
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return false, storeFault(err)
+	}
+	return !slices.ContainsFunc(nodes, func(n store.Node) bool { return n.ID == node.NodeID }), nil
 }
 
 // recordAnswer keeps an answer that changes nothing under the idempotency key, if there is
@@ -66,8 +85,8 @@ func recordAnswer[R any](ctx context.Context, m *Manager, caller command.Caller,
 }
 
 // whatIsOn finds a node and the sessions whose files are there and on no other live node.
-func (m *Manager) whatIsOn(ctx context.Context, nodeID string) (*command.ForgetNodeResult, error) {
-	res := &command.ForgetNodeResult{NodeID: nodeID, SessionIDs: []string{}}
+func (m *Manager) whatIsOn(ctx context.Context, nodeID string) (*ForgottenNode, error) {
+	res := &ForgottenNode{ForgetNodeResult: command.ForgetNodeResult{NodeID: nodeID, SessionIDs: []string{}}}
 	marks := []string{PlaceMark(&event.WorkspacePlace{Node: nodeID})}
 	if m.shared == nil {
 		res.Listed, res.Alive = nodeID == m.opt.RuntimeID, nodeID == m.opt.RuntimeID
@@ -79,7 +98,7 @@ func (m *Manager) whatIsOn(ctx context.Context, nodeID string) (*command.ForgetN
 	}
 	if i := slices.IndexFunc(nodes, func(n store.Node) bool { return n.ID == nodeID }); i >= 0 {
 		n := &nodes[i]
-		res.Listed, res.Alive = true, n.Alive
+		res.Listed, res.Alive, res.Seen = true, n.Alive, n.LastSeen
 		if n.Pool != "" && !slices.ContainsFunc(nodes, func(x store.Node) bool { return x.ID != nodeID && x.Alive && x.Pool == n.Pool }) {
 			marks = append(marks, PlaceMark(&event.WorkspacePlace{Pool: n.Pool}))
 		}

@@ -345,8 +345,9 @@ type Shared interface {
 	// for sure, and which are not marked as being away; at most limit of them.
 	Displaced(ctx context.Context, which *Adoption, limit int) ([]string, error)
 	// Forget takes a node whose lease has ended off the list; one that gives a sign of life
-	// is on it again. It does nothing to a node whose lease holds.
-	Forget(ctx context.Context, nodeID string) error
+	// is on it again. It does nothing to a node whose lease holds, or which gave one after
+	// it was last seen as the caller says: so it can be repeated.
+	Forget(ctx context.Context, nodeID string, seen time.Time) error
 	// Describe says what tells the other nodes about this one; it is asked at each sign of
 	// life. Announce gives one now.
 	Describe(about func() About)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"agentd/command"
 	"agentd/event"
@@ -112,6 +115,80 @@ func TestNodesThatNeverComeBack(t *testing.T) {
 	}
 	if out, errs, code := program(t, "verify", "--data", f.url, "--state-dir", f.dir(), "--config", f.config); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestForgettingIsFinished kills a node between the fact that another one is forgotten and what
+// it says: the call that is repeated does that, once, and not to a node that came back since.
+func TestForgettingIsFinished(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	dir := f.dir()
+	node := func(name, dir string) *process { return f.placed(name, t.TempDir(), movedScript, "").node(dir) }
+	a, b, c := node("node-a", dir), node("node-b", f.dir()), node("node-c", f.dir())
+	f.kill(a)
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(t.Context(), f.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+		return conn
+	}
+	conn, look := connect(), connect() // a transaction sees others as they were when it looked first
+	lock, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = lock.Exec(t.Context(), `SELECT 1 FROM agentd.nodes WHERE node_id = 'node-a' FOR UPDATE`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	forget := &command.ForgetNode{NodeID: "node-a"}
+	forget.IdempotencyKey = "forget it"
+	cut := make(chan error, 1)
+	go func() { cut <- b.client().Do(t.Context(), forget, new(any)) }()
+	var waiting int32
+	for waiting == 0 { // until it is about to mark the node, which is after the fact
+		err := look.QueryRow(t.Context(), `SELECT coalesce(max(pid), 0) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND datname = current_database() AND query LIKE '%forgotten%'`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.kill(b)
+	if _, err := look.Exec(t.Context(), `SELECT pg_terminate_backend($1, 60000)`, waiting); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the call of the node that was killed was answered")
+	}
+	if states := c.states(); states["node-a"] == "" {
+		t.Errorf("the nodes are %v: the node was marked before it was killed, so nothing is tested", states)
+	}
+	for range 2 {
+		if res := call[command.ForgetNodeResult](c, forget); !res.Forgotten {
+			t.Errorf("the repeated call says %+v", res)
+		}
+		if states := c.states(); states["node-a"] != "" {
+			t.Errorf("the nodes are %v after the repeated call", states)
+		}
+	}
+	back := node("node-a", dir)
+	f.kill(back)
+	call[command.ForgetNodeResult](c, forget)
+	if states := c.states(); states["node-a"] == "" {
+		t.Errorf("the nodes are %v: a node that had come back was forgotten by a call from before", states)
+	}
+	facts := 0
+	for _, e := range c.eventsOf(event.RuntimeSession) {
+		if p, ok := e.Payload.(*event.RuntimeChanged); ok && p.Change == "node_forgotten" {
+			facts++
+		}
+	}
+	if facts != 1 {
+		t.Errorf("%d facts say that the node is forgotten", facts)
 	}
 }
 

@@ -19,15 +19,15 @@ ORDER BY n.node_id <> $1, n.node_id`
 // forgetNodeSQL leaves the node's row: a process that was only out of reach finds it when it
 // renews its lease, and is the node again. A row without a sign of life goes with the others.
 const forgetNodeSQL = `
-UPDATE agentd.nodes SET about = about || '{"forgotten": true}' WHERE node_id = $1 AND lease_until <= clock_timestamp()`
+UPDATE agentd.nodes SET about = about || '{"forgotten": true}' WHERE node_id = $1 AND lease_until <= clock_timestamp() AND heartbeat <= $2`
 
 // Forget implements [store.Shared].
-func (s *Store) Forget(ctx context.Context, nodeID string) error {
+func (s *Store) Forget(ctx context.Context, nodeID string, seen time.Time) error {
 	if err := s.enterCall(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Done()
-	if err := s.exec(ctx, forgetNodeSQL, nodeID); err != nil {
+	if err := s.exec(ctx, forgetNodeSQL, nodeID, seen); err != nil {
 		return wrapFailed("forget a node", err)
 	}
 	return nil
