@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -169,11 +168,11 @@ func (s *stage) runs(t *testing.T, line string) (shell string) {
 		cmd := exec.CommandContext(ctx, sh, "-c", line)
 		cmd.Dir = work
 		cmd.Env = []string{"PATH=" + s.stubs + ":" + os.Getenv("PATH"), "HOME=" + work, "STUBS=" + s.stubs, "MARK=" + mark}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		ownGroup(cmd)
+		cmd.Cancel = func() error { return killGroup(cmd) }
 		cmd.WaitDelay = time.Second
-		_ = cmd.Run() // how it ends is irrelevant
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Run()      // how it ends is irrelevant
+		_ = killGroup(cmd) // what is left of it
 		cancel()
 		_ = os.RemoveAll(work)
 		if os.Remove(mark) == nil || os.Remove(filepath.Join(s.dir, "mark")) == nil {
