@@ -155,8 +155,11 @@ stress: ## All quick tests, three times beside a load of 8 (LOAD=8 ROUNDS=3): no
 	AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require RAPID_SEED=$(SEED) sh scripts/stress.sh $(LOAD) $(ROUNDS) $(MAKE) --no-print-directory test-plain test-race TESTFLAGS=-count=1
 
 .PHONY: cross
-cross: ## Compile the program for the other systems that it runs on.
+cross: ## Compile the program for the other systems that it runs on, and vet what is written for them.
 	for system in linux/arm64 darwin/arm64 windows/amd64; do GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/agentd || exit 1; done
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
+	# But for tests with PostgreSQL or object storage, and those of the whole program, which need what Unix has.
+	GOOS=windows CGO_ENABLED=0 $(GO) vet $$(GOOS=windows $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '!/internal\/(pgtest|s3test)/ && $$1 != "agentd/cmd/agentd" { print $$1 }')
 
 .PHONY: test-random
 test-random: ## The property tests with ten times the checks, drawn anew each time (CHECKS=1000).
