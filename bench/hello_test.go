@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,11 +39,14 @@ func BenchmarkRunHello(b *testing.B) {
 		if err := cmd.Start(); err != nil {
 			b.Fatal(err)
 		}
-		got := make([]byte, 256)
-		n, err := out.Read(got)
+		got := make([]byte, len(want))
+		n, err := io.ReadFull(out, got) // it may come in parts
 		answer = time.Since(began)
-		if err != nil || !bytes.HasPrefix(got[:n], []byte(want)) {
+		if err != nil || string(got) != want {
 			b.Fatalf("%v said %q, %v", args, got[:n], err)
+		}
+		if _, err := io.Copy(io.Discard, out); err != nil {
+			b.Fatal(err)
 		}
 		if err := cmd.Wait(); err != nil {
 			b.Fatal(err)
