@@ -177,17 +177,18 @@ func (s *segmentSearch) findFew(ctx context.Context) error {
 	if s.wantsAll() {
 		return nil
 	}
-	var wanted []string
-	sessions := 0
-	for i := range s.sessions {
-		if s.wantsSession(&s.sessions[i]) {
-			if sessions++; sessions <= fewSessions {
-				wanted = append(wanted, s.sessions[i].id)
-			}
-		}
+	if s.sessionID != "" {
+		return s.findInSessions(ctx, []string{s.sessionID})
 	}
-	if sessions <= fewSessions && sessions <= len(s.sessions)/s.tuning.fewOf {
-		return s.findInSessions(ctx, wanted)
+	sessions := len(s.sessions)
+	if !s.caller.Admin {
+		own, err := s.segment.sessionsOf(ctx, s.caller.Account)
+		if err != nil {
+			return err
+		}
+		if sessions = len(own); sessions <= fewSessions && sessions <= len(s.sessions)/s.tuning.fewOf {
+			return s.findInSessions(ctx, own)
+		}
 	}
 	span, err := s.segment.documentSpan(ctx)
 	if err != nil {
@@ -205,6 +206,24 @@ func (s *segmentSearch) findFew(ctx context.Context) error {
 		return s.findAmongAll(ctx)
 	}
 	return nil
+}
+
+// sessionsOf returns the ids of an account's sessions in the segment. They are sorted out
+// once, so that what others have costs nothing.
+func (w *wordSegment) sessionsOf(ctx context.Context, account string) ([]string, error) {
+	if known := w.accounts.Load(); known != nil {
+		return (*known)[account], nil
+	}
+	list, err := w.sessionList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accounts := map[string][]string{}
+	for i := range list {
+		accounts[list[i].account] = append(accounts[list[i].account], list[i].id)
+	}
+	w.accounts.Store(&accounts)
+	return accounts[account], nil
 }
 
 // findInSessions finds what is asked for in some sessions.

@@ -194,9 +194,10 @@ type wordSegment struct {
 	// firstWords and blockAt are the first words and the offsets of the blocks.
 	firstWords []string
 	blockAt    []int
-	// known are the sessions and docData the documents, once they were read; keepDocs says
-	// that documents are kept.
+	// known are the sessions, accounts those of each account and docData the documents, once
+	// they were read; keepDocs says that documents are kept.
 	known    atomic.Pointer[[]segmentSession]
+	accounts atomic.Pointer[map[string][]string]
 	docData  atomic.Pointer[[]byte]
 	keepDocs atomic.Bool
 	span     atomic.Pointer[segmentSpan]
