@@ -1,7 +1,7 @@
 // Figures that are bounded: requests to the first page, what a long session costs, what a busy one does to a tab, and
 // what is lost or doubled over a line that was cut. Each has a long variant: TestLongFigures.
 import { connect, createServer } from "node:net";
-import { assert, eventually, ownServer, settle, visit } from "./kit.mjs";
+import { assert, eventually, ownServer, quiet, settle, visit } from "./kit.mjs";
 
 /** The size of a variant: that of the quick test, unless the environment says otherwise. */
 const size = (name, quick) => Number(process.env[`AGENTD_TEST_${name}`] ?? quick);
@@ -274,7 +274,7 @@ export default {
     // Other work on the machine makes tasks long, too: only who knows it to be quiet can hold the page to this. Two counts of
     // the same differ by chance: twice their standard deviation is let pass.
     const usual = (machine.long * took) / controlled;
-    if (process.env.AGENTD_TEST_QUIET) assert.ok(seen.long <= usual + 2 * Math.sqrt(seen.long + usual), t.log);
+    if (quiet) assert.ok(seen.long <= usual + 2 * Math.sqrt(seen.long + usual), t.log);
   },
 
   "a long answer grows without holding up the page": async (t) => {
