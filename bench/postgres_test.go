@@ -48,16 +48,17 @@ func (d *database) statements(tb testing.TB, n int) {
 	if !d.counts {
 		return
 	}
-	rows, err := d.conn.Query(context.Background(), `SELECT calls, total_exec_time, rows, left(regexp_replace(query, '\s+', ' ', 'g'), 150)
-		FROM pg_stat_statements ORDER BY total_exec_time DESC LIMIT 40`)
+	rows, err := d.conn.Query(context.Background(), `SELECT calls, total_exec_time, total_plan_time, plans, rows, left(regexp_replace(query, '\s+', ' ', 'g'), 150)
+		FROM pg_stat_statements ORDER BY total_exec_time + total_plan_time DESC LIMIT 40`)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var calls, count int64
-	var took float64
+	var calls, plans, count int64
+	var took, planned float64
 	var text string
-	_, err = pgx.ForEachRow(rows, []any{&calls, &took, &count, &text}, func() error {
-		fmt.Printf("%8.3f calls %8.3f ms %8.2f rows  %s\n", float64(calls)/float64(n), took/float64(n), float64(count)/float64(n), text)
+	_, err = pgx.ForEachRow(rows, []any{&calls, &took, &planned, &plans, &count, &text}, func() error {
+		each := func(v float64) float64 { return v / float64(n) }
+		fmt.Printf("%8.3f calls %8.3f ms, %6.3f plans %8.3f ms %8.2f rows  %s\n", each(float64(calls)), each(took), each(float64(plans)), each(planned), each(float64(count)), text)
 		return nil
 	})
 	if err != nil {
@@ -75,6 +76,8 @@ func startDatabase(tb testing.TB) *database {
 		c.Restart(tb)
 		d.conn = connectTo(tb, d.url)
 		d.run(tb, `CREATE EXTENSION pg_stat_statements`)
+		d.run(tb, `ALTER SYSTEM SET pg_stat_statements.track_planning = on`)
+		d.run(tb, `SELECT pg_reload_conf()`)
 	}
 	var file string
 	if err := d.conn.QueryRow(context.Background(), `SELECT pg_read_file('postmaster.pid')`).Scan(&file); err != nil {

@@ -15,8 +15,9 @@ import (
 const appendTries = 20
 
 // appendTo returns the one statement that moves the heads, inserts the records into a table, and aborts
-// unless every session was where the group expects it. It leaves the row that
-// followers look for and counts the other nodes, which are to be told.
+// unless every session was where the group expects it and, if it has packs, every other node
+// can read them. It leaves the row that followers look for, counts the other nodes, which are
+// to be told, and says whether one of them can't read packs.
 func appendTo(table string) string {
 	return `
 WITH moved AS (
@@ -33,8 +34,11 @@ WITH moved AS (
 	INSERT INTO agentd.appends (xid, node_id, sessions, heads, befores)
 	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4, $3 WHERE cardinality($6::text[]) > 0
 )
-SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[])),
-	(SELECT count(*) FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp())`
+SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[]) AND (o.former = 0 OR NOT $12::boolean)), o.others, o.former > 0
+FROM (
+	SELECT count(*) AS others, count(*) FILTER (WHERE NOT n.about ? 'packs') AS former
+	FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp()
+) o`
 }
 
 var appendSQL = appendTo(allEvents)
@@ -92,8 +96,13 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 		if units = s.settleUnwritable(ctx, g, units, err); len(units) == 0 {
 			return
 		}
+		cut, failure := s.findCut(ctx, units)
+		if failure != nil {
+			g.failAll(units, wrapFailed("append", failure))
+			return
+		}
 		var others int
-		others, err = s.writeTransaction(ctx, g.batches, units)
+		others, err = s.writeTransaction(ctx, g.batches, units, cut)
 		if err == nil {
 			s.keeper.tellOthers(units, others)
 			s.objectsDueIn(g.batches, units)
@@ -183,17 +192,22 @@ func suspicious(units []*unit) []*unit {
 
 // writeTransaction writes units in one round trip. It returns how many other nodes there
 // are.
-func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit) (others int, err error) {
+func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit, c *cut) (others int, err error) {
 	var b pgx.Batch
 	sql, month := appendSQL, s.months.sql()
 	if month != nil {
 		sql = month.append
 	}
 	b.Queue(sql, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
-		var ok bool
-		return row.Scan(&ok, &others)
+		var ok, former bool
+		err := row.Scan(&ok, &others, &former)
+		if err == nil || sqlState(err) == codeRejected {
+			// One that was rejected may have been because of its packs.
+			s.packing.former.Store(err != nil || former)
+		}
+		return err
 	})
-	queueTrims(&b, units, month)
+	queueTrims(&b, units, month, c)
 	queueSnapshots(&b, batches, units)
 	queueChanges(&b, foldIndexOps(batches, units))
 	queueBlobs(&b, batches, units)
@@ -212,24 +226,29 @@ func (s *Store) appendArgs(batches []*store.Batch, units []*unit) []any {
 	var sessions, ids []string
 	var epochs, expected, heads, sequences, crcs []int64
 	var last, hashes, data [][]byte
+	p := packer{packs: s.packing.mayPack()}
+	var records []*store.Record
 	for _, u := range units {
 		sessions = append(sessions, u.session)
 		epochs = append(epochs, int64(u.epoch))
 		expected = append(expected, u.expected)
 		heads = append(heads, int64(u.head))
 		last = append(last, u.hash[:])
+		records = records[:0]
 		for _, i := range u.batches {
 			for n := range batches[i].Records {
-				r := &batches[i].Records[n]
-				ids = append(ids, u.session)
-				sequences = append(sequences, int64(r.Sequence))
-				hashes = append(hashes, r.Hash[:])
-				crcs = append(crcs, checksum(u.session, r.Sequence, r.Hash[:], r.Data))
-				data = append(data, nonNil(r.Data))
+				records = append(records, &batches[i].Records[n])
 			}
 		}
+		p.rows(u.session, records, func(row *eventRow) {
+			ids = append(ids, u.session)
+			sequences = append(sequences, row.sequence)
+			hashes = append(hashes, row.key)
+			crcs = append(crcs, row.crc)
+			data = append(data, row.data)
+		})
 	}
-	return []any{sessions, epochs, expected, heads, last, textArray(ids), sequences, hashes, crcs, data, s.opts.NodeID}
+	return []any{sessions, epochs, expected, heads, last, textArray(ids), sequences, hashes, crcs, data, s.opts.NodeID, p.packed}
 }
 
 func queueSnapshots(b *pgx.Batch, batches []*store.Batch, units []*unit) {

@@ -42,3 +42,24 @@ func TestContract(t *testing.T) {
 		return &engine{t: t, url: cluster.Database(t)}
 	})
 }
+
+// unpacked is an engine that writes a row for each record, as earlier versions do.
+type unpacked struct{ engine }
+
+func (e *unpacked) Open() store.Store {
+	s := openStore(e.t, e.url, nil)
+	packNothing(s)
+	return s
+}
+
+func (e *unpacked) Second() (store.Store, bool) { return e.Open(), true }
+
+func packNothing(s *postgres.Store) { s.SetPacking(func() bool { return false }) }
+
+func TestContractWithoutPacks(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.Quick(t)
+	storetest.Run(t, func(t *testing.T) storetest.Engine {
+		return &unpacked{engine{t: t, url: cluster.Database(t)}}
+	})
+}

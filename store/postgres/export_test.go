@@ -36,6 +36,9 @@ func (s *Store) DropMonth(ctx context.Context, month int) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.dropMonth(ctx, tx, month) })
 }
 
+// SetPacking has decide say for each append whether records share rows.
+func (s *Store) SetPacking(decide func() bool) { s.packing.decide.Store(&decide) }
+
 // MigrateTo brings a database to an earlier version of the schema.
 func MigrateTo(ctx context.Context, conn *pgx.Conn, version int) error {
 	steps, err := loadMigrations(migrationFiles)

@@ -47,7 +47,7 @@ func monthOf(t time.Time) int {
 func monthTable(month int) string { return allEvents + "_" + strconv.Itoa(month) }
 
 func createMonthSQL(month int) string {
-	return `CREATE TABLE IF NOT EXISTS ` + monthTable(month) + ` (PRIMARY KEY (session_id, sequence)) INHERITS (` + allEvents + `)`
+	return `CREATE TABLE IF NOT EXISTS ` + monthTable(month) + ` (PRIMARY KEY (session_id, sequence)) INHERITS (` + allEvents + `) WITH (toast_tuple_target = 4080)`
 }
 
 // eventSQL has the statements about the records of a month.

@@ -33,8 +33,8 @@ func setMonth(tb testing.TB, s *postgres.Store, month int) {
 	}
 }
 
-// scattered is an engine whose records go to three months in turn, and which may keep what it
-// removes for a while.
+// scattered is an engine whose records go to three months in turn, share rows in every second
+// append, and which may keep what it removes for a while.
 type scattered struct{ engine }
 
 func (e *scattered) Open() store.Store {
@@ -42,8 +42,9 @@ func (e *scattered) Open() store.Store {
 	for month := 1; month <= 3; month++ {
 		setMonth(e.t, s, month)
 	}
-	var n atomic.Int64
+	var n, appends atomic.Int64
 	s.SetTime(func() time.Time { return timeIn(1 + int(n.Add(1)%3)) })
+	s.SetPacking(func() bool { return appends.Add(1)%2 == 0 })
 	return later{s}
 }
 
@@ -194,6 +195,7 @@ func TestMonthsBesideAFormerVersion(t *testing.T) {
 			t.Errorf("the former version reads %v of %s, %v; want %d", got, id, err, len(all[id]))
 		}
 	}
+	execute(t, conn, `INSERT INTO agentd.nodes (node_id, incarnation, address, lease_until, heartbeat) VALUES ('former', 'x', '', now() + interval '1 hour', now())`)
 	for _, id := range []string{"a", "b"} {
 		execute(t, conn, `INSERT INTO agentd.sessions (session_id, epoch) VALUES ($1, 1)`, id)
 		former(id, 5)
@@ -245,6 +247,7 @@ func TestMonthsGo(t *testing.T) {
 	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
+	packNothing(s)
 	all := map[string][]store.Record{}
 	for month := 1; month <= 3; month++ {
 		setMonth(t, s, month)
@@ -313,6 +316,7 @@ func TestMonthsGoWithoutLog(t *testing.T) {
 	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
+	packNothing(s) // so that there are many rows
 	const sessions, records = 40, 100
 	ids := func(month int, do func(id string)) {
 		for i := range sessions {
@@ -369,6 +373,7 @@ func TestAMonthWithoutATable(t *testing.T) {
 	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
+	packNothing(s)
 	setMonth(t, s, 1)
 	all := lengthen(t, s, "s", 5)
 	s.SetTime(func() time.Time { return timeIn(5) })

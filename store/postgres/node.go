@@ -57,7 +57,14 @@ func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func (s *Store) leaseArgs() []any {
-	return []any{s.opts.NodeID, s.incarnation, s.opts.Address, s.opts.LeaseTTL, s.describeSelf()}
+	return []any{s.opts.NodeID, s.incarnation, s.opts.Address, s.opts.LeaseTTL, selfDescription{s.describeSelf(), true}}
+}
+
+// selfDescription is what a node's row says of it.
+type selfDescription struct {
+	store.About
+	// Packs says that the node can read packs; see pack.go.
+	Packs bool `json:"packs"`
 }
 
 // describeSelf says what the other nodes are told of this one.

@@ -41,6 +41,11 @@
 // of months that are over may be left where it is until the table can be dropped: no read
 // returns it.
 //
+// # Packs
+//
+// The records of one session in one transaction share rows, see pack.go, while every node with
+// a lease can read such rows.
+//
 // # Poolers
 //
 // Behind a pooler that gives each transaction another connection of its own, such
@@ -186,6 +191,8 @@ type Store struct {
 	describe atomic.Pointer[func() store.About]
 	// moved is about the blobs whose contents are in object storage.
 	moved mover
+	// packing says whether records share rows.
+	packing packing
 	// months are the tables that records are in; pruned is closed when nobody clears them up
 	// any more.
 	months months

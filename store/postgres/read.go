@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"agentd/store"
 )
@@ -44,12 +44,13 @@ func (s *Store) Head(ctx context.Context, sessionID string) (store.Head, error) 
 	return row.value(), nil
 }
 
-// readFrom returns the statement that reads a page from a table. Each row has the session's
-// head beside it.
+// readFrom returns the statement that reads a page from a table: the rows with records after $2
+// and before $3, of which none ends at $5 or later. Each has the session's head beside it.
 func readFrom(table, order string) string {
 	return `SELECT e.sequence, e.hash, e.crc, e.data, (SELECT s.head FROM agentd.sessions s WHERE s.session_id = $1)
 		FROM ` + table + ` e
-		WHERE e.session_id = $1 AND e.sequence > greatest($2, ` + baseOfSQL + `) AND e.sequence < $3 ORDER BY e.sequence ` + order + ` LIMIT $4`
+		WHERE e.session_id = $1 AND e.sequence > greatest($2, ` + baseOfSQL + `) AND e.sequence < $5
+			AND (e.sequence < $3 OR (octet_length(e.hash) > 32 AND substr(e.hash, 33) < int8send($3))) ORDER BY e.sequence ` + order + ` LIMIT $4`
 }
 
 var readSQL, readReverseSQL = readFrom(allEvents, ""), readFrom(allEvents, "DESC")
@@ -106,6 +107,10 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 		return nil, err
 	}
 	defer s.calls.Done()
+	if p.after+1 >= p.before {
+		p.done = true // an empty range, which may be within a pack
+		return nil, nil
+	}
 	limit := p.rows
 	if p.left >= 0 {
 		limit = min(limit, p.left)
@@ -115,16 +120,27 @@ func (s *Store) recordPage(ctx context.Context, p *recordPager) ([]store.Record,
 		return nil, wrapFailed("read "+p.session, err)
 	}
 	page := make([]store.Record, 0, len(rows))
-	for _, row := range rows {
-		if from, through := p.hole(int64(row.Sequence)); from > 0 {
-			return page, s.absent(ctx, p.session, through, fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, from))
-		}
-		if err := p.check(row.Record, row.crc); err != nil {
+	for i := range rows {
+		list, err := p.inRange(&rows[i])
+		if err != nil {
 			return page, err
 		}
-		page = append(page, row.Record)
+		if len(list) == 0 {
+			continue
+		}
+		if from, through := p.hole(int64(list[0].Sequence)); from > 0 {
+			return page, s.absent(ctx, p.session, through, fmt.Errorf("postgres: read: %w: session %s: record %d is missing", store.ErrCorrupt, p.session, from))
+		}
+		if p.left >= 0 {
+			list = list[:min(len(list), p.left-len(page))]
+		}
+		page = append(page, list...)
+		p.last = int64(list[len(list)-1].Sequence)
+		if len(page) == p.left {
+			break
+		}
 	}
-	p.advance(page, limit)
+	p.advance(page, len(rows), limit)
 	if next := p.next(); p.done && p.left != 0 && next > 0 && !p.ended {
 		return page, s.absent(ctx, p.session, next, nil)
 	}
@@ -147,7 +163,7 @@ func (s *Store) pageRows(ctx context.Context, p *recordPager, limit int) ([]reco
 		recent = month.read
 	}
 	if recent != "" {
-		rows, err := collectRows(ctx, s, scanRecord, recent, p.session, p.after, p.before, limit)
+		rows, err := collectRows(ctx, s, scanRecord, recent, p.session, p.after, p.before, limit, beyondPack(p.before))
 		whole := err == nil && p.isWhole(rows, limit)
 		if err == nil && len(rows) == 0 && !p.reverse {
 			whole, err = s.endsAt(ctx, p.session, p.after)
@@ -161,7 +177,7 @@ func (s *Store) pageRows(ctx context.Context, p *recordPager, limit int) ([]reco
 		}
 		p.everywhere = true
 	}
-	return collectRows(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit)
+	return collectRows(ctx, s, scanRecord, sql, p.session, p.after, p.before, limit, beyondPack(p.before))
 }
 
 // endsAt reports whether a session has no record after one.
@@ -180,13 +196,22 @@ func (p *recordPager) isWhole(rows []recordRow, limit int) bool {
 	if len(rows) == 0 {
 		return false
 	}
-	first, last := int64(rows[0].Sequence), int64(rows[len(rows)-1].Sequence)
+	for i := 1; i < len(rows); i++ {
+		before, after := &rows[i-1], &rows[i]
+		if p.reverse {
+			before, after = after, before
+		}
+		if after.first() != before.sequence+1 {
+			return false
+		}
+	}
+	first, last := &rows[0], &rows[len(rows)-1]
 	end := min(p.before-1, rows[0].head)
 	if p.reverse {
-		return first == end && first-last == int64(len(rows)-1) && (len(rows) == limit || last == p.after+1)
+		return first.sequence >= end && (len(rows) == limit || last.first() <= p.after+1)
 	}
-	whole := first == p.after+1 && last-first == int64(len(rows)-1) && (len(rows) == limit || last == end)
-	p.ended = whole && last == rows[0].head
+	whole := first.first() <= p.after+1 && (len(rows) == limit || last.sequence >= end)
+	p.ended = whole && last.sequence == rows[0].head
 	return whole
 }
 
@@ -214,32 +239,40 @@ func (p *recordPager) hole(sequence int64) (from, through int64) {
 	return 0, 0
 }
 
-// recordRow is a record with its checksum, and the session's head at that time.
+// recordRow is a row, and the session's head at that time.
 type recordRow struct {
-	store.Record
-	crc, head int64
+	eventRow
+	head int64
 }
 
 func scanRecord(row pgx.CollectableRow) (recordRow, error) {
 	var r recordRow
-	var sequence int64
-	var hash pgtype.DriverBytes // valid until the next row, which is enough
-	err := row.Scan(&sequence, &hash, &r.crc, &r.Data, &r.head)
-	r.Sequence, r.Hash = uint64(sequence), toHash(hash)
+	err := row.Scan(&r.sequence, &r.key, &r.crc, &r.data, &r.head)
 	return r, err
 }
 
-// check checks a record against its checksum.
-func (p *recordPager) check(r store.Record, crc int64) error {
-	sequence := int64(r.Sequence)
-	if checksum(p.session, r.Sequence, r.Hash[:], r.Data) != crc {
-		return fmt.Errorf("postgres: read: %w: session %s: record %d doesn't match its checksum", store.ErrCorrupt, p.session, sequence)
+// inRange returns the records of a row that are in the range, in the order of the read.
+func (p *recordPager) inRange(row *recordRow) ([]store.Record, error) {
+	list, err := row.records(p.session)
+	if err != nil {
+		return nil, err
 	}
-	p.last = sequence
-	return nil
+	from, to := 0, len(list)
+	for from < to && int64(list[from].Sequence) <= p.after {
+		from++
+	}
+	for from < to && int64(list[to-1].Sequence) >= p.before {
+		to--
+	}
+	list = list[from:to]
+	if p.reverse {
+		slices.Reverse(list)
+	}
+	return list, nil
 }
 
-func (p *recordPager) advance(page []store.Record, limit int) {
+// advance goes on after a page that so many rows of a limit were read for.
+func (p *recordPager) advance(page []store.Record, rows, limit int) {
 	size := 0
 	for i := range page {
 		size += len(page[i].Data) + 64
@@ -247,8 +280,8 @@ func (p *recordPager) advance(page []store.Record, limit int) {
 	if p.left >= 0 {
 		p.left -= len(page)
 	}
-	p.done = len(page) < limit || p.left == 0
-	p.rows = nextRows(len(page), size)
+	p.done = rows < limit || p.left == 0
+	p.rows = nextRows(rows, size)
 	switch {
 	case p.last == 0:
 	case p.reverse:

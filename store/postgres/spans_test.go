@@ -16,6 +16,7 @@ func TestReadSpans(t *testing.T) {
 	url := pgtest.Quick(t).Database(t)
 	s := openStore(t, url, nil)
 	t.Cleanup(func() { shut(t, s) })
+	packNothing(s)
 	all := map[string][]store.Record{}
 	for _, id := range []string{"a", "b", "damaged", "gap"} {
 		c := claim(t, s, id)

@@ -18,8 +18,31 @@ WITH kept AS (
 	INSERT INTO agentd.bases (session_id, sequence, hash, crc, data)
 	SELECT e.session_id, e.sequence, e.hash, $4, $5
 	FROM agentd.events e JOIN agentd.sessions s ON s.session_id = e.session_id
-	WHERE e.session_id = $1 AND e.sequence = $2 AND e.hash = $3 AND e.sequence < s.head
+	WHERE e.session_id = $1 AND e.sequence = $2 AND substr(e.hash, 1, 32) = $3 AND e.sequence < s.head
 		AND e.sequence > ` + baseOfSQL + `
+	ON CONFLICT (session_id) DO UPDATE SET
+		sequence = excluded.sequence, hash = excluded.hash, crc = excluded.crc, data = excluded.data
+	RETURNING 1
+)
+SELECT agentd.require((SELECT count(*) FROM kept) = 1)`
+
+// baseCutSQL is baseSQL for a trim that ends within a pack: the row is replaced by one with the
+// records that stay, unless it isn't the one that was read any more. So no row has records that
+// were removed beside others that weren't. It goes to the table that has no month, because a
+// role that can't update rows can append and delete them.
+const baseCutSQL = `
+WITH cut AS (
+	DELETE FROM agentd.events e WHERE e.session_id = $1 AND e.sequence = $6 AND e.hash = $7 AND e.crc = $8
+	RETURNING e.session_id, e.sequence
+), rest AS (
+	INSERT INTO agentd.events (session_id, sequence, hash, crc, data)
+	SELECT c.session_id, c.sequence, $9::bytea, $10::bigint, $11::bytea FROM cut c
+	RETURNING session_id
+), kept AS (
+	INSERT INTO agentd.bases (session_id, sequence, hash, crc, data)
+	SELECT r.session_id, $2::bigint, $3::bytea, $4::bigint, $5::bytea
+	FROM rest r JOIN agentd.sessions s ON s.session_id = r.session_id
+	WHERE $2 < s.head AND $2 > ` + baseOfSQL + `
 	ON CONFLICT (session_id) DO UPDATE SET
 		sequence = excluded.sequence, hash = excluded.hash, crc = excluded.crc, data = excluded.data
 	RETURNING 1
@@ -39,18 +62,26 @@ var trimSQL = trimFrom(allEvents)
 const (
 	baseReadSQL = `SELECT sequence, hash, crc, data FROM agentd.bases WHERE session_id = $1`
 	baseAtSQL   = `SELECT sequence FROM agentd.bases WHERE session_id = $1`
-	hashAtSQL   = `SELECT hash FROM agentd.events WHERE session_id = $1 AND sequence = $2 AND sequence > ` + baseOfSQL
+	// rowAtSQL finds the row that has a record, if there is one: the first that ends there or
+	// a few sequences further on.
+	rowAtSQL = `SELECT sequence, hash, crc, data FROM agentd.events
+		WHERE session_id = $1 AND sequence >= $2 AND sequence < $3 AND sequence > ` + baseOfSQL + ` ORDER BY sequence LIMIT 1`
 )
 
 // queueTrims removes records of units. A unit with a trim has no other batch. What may go
 // later is left where it will go with its month; a session's base hides it.
-func queueTrims(b *pgx.Batch, units []*unit, month *eventSQL) {
+func queueTrims(b *pgx.Batch, units []*unit, month *eventSQL, c *cut) {
 	for _, u := range units {
 		t := u.trim
 		if t == nil {
 			continue
 		}
-		b.Queue(baseSQL, u.session, int64(t.Through), t.Hash[:], baseSum(u.session, t.Through, t.Hash, t.Data), nonNil(t.Data))
+		args := []any{u.session, int64(t.Through), t.Hash[:], baseSum(u.session, t.Through, t.Hash, t.Data), nonNil(t.Data)}
+		if c == nil {
+			b.Queue(baseSQL, args...)
+		} else {
+			b.Queue(baseCutSQL, append(args, c.old.sequence, c.old.key, c.old.crc, c.rest.key, c.rest.crc, c.rest.data)...)
+		}
 		from := []string{trimSQL}
 		if t.Later && month != nil {
 			from = month.trim
@@ -67,21 +98,63 @@ func baseSum(sessionID string, sequence uint64, hash store.Hash, data []byte) in
 	return checksum("\x00base\x00"+sessionID, sequence, hash[:], data)
 }
 
+// cut is a pack of which a trim leaves some records.
+type cut struct{ old, rest eventRow }
+
+// findCut returns the pack that the trim of a wave cuts, nil if there is none. A unit with a
+// trim is a wave of its own.
+func (s *Store) findCut(ctx context.Context, units []*unit) (*cut, error) {
+	var c *cut
+	var err error
+	if units[0].trim != nil {
+		c, _, err = s.lookTrim(ctx, units[0])
+	}
+	return c, err
+}
+
+// lookTrim reports whether the last record that a unit removes is there, and returns what the
+// trim cuts.
+func (s *Store) lookTrim(ctx context.Context, u *unit) (c *cut, there bool, err error) {
+	through := clamp(u.trim.Through)
+	var row eventRow
+	err = s.queryRow(ctx, []any{&row.sequence, &row.key, &row.crc, &row.data}, rowAtSQL, u.session, through, beyondPack(clamp(u.trim.Through+1)))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	case row.sequence == through:
+		return nil, toHash(row.key) == u.trim.Hash, nil
+	case row.first() > through:
+		return nil, false, nil
+	}
+	list, err := row.records(u.session)
+	if err != nil {
+		return nil, false, err
+	}
+	at := through - row.first()
+	if list[at].Hash != u.trim.Hash {
+		return nil, false, nil
+	}
+	var rest []*store.Record
+	for i := at + 1; i < int64(len(list)); i++ {
+		rest = append(rest, &list[i])
+	}
+	p := packer{packs: true}
+	return &cut{old: row, rest: p.rowOf(u.session, rest)}, true, nil
+}
+
 // lookTrims finds out whether the last record that a unit removes is there.
 func (s *Store) lookTrims(ctx context.Context, units []*unit, f *found) error {
 	for _, u := range units {
 		if u.trim == nil {
 			continue
 		}
-		var hash []byte
-		err := s.queryRow(ctx, []any{&hash}, hashAtSQL, u.session, clamp(u.trim.Through))
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-		case err != nil:
+		_, there, err := s.lookTrim(ctx, u)
+		if err != nil {
 			return err
-		case toHash(hash) == u.trim.Hash:
-			f.trims[u.session] = true
 		}
+		f.trims[u.session] = there
 	}
 	return nil
 }

@@ -307,37 +307,49 @@ func TestOneBatchPoisonsNoOther(t *testing.T) {
 	}
 }
 
-// TestDamage: a changed or missing row ends a read with its place.
+// TestDamage: a changed or missing row ends a read with its place, whether it has one record
+// or several.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Quick(t).Database(t)
 	s := openStore(t, url, nil)
 	defer shut(t, s)
 	conn := connect(t, url)
-	for name, sql := range map[string]string{
-		"flipped":  `UPDATE agentd.events SET data = set_byte(data, 20, get_byte(data, 20) # 1) WHERE session_id = $1 AND sequence = 3`,
-		"hash":     `UPDATE agentd.events SET hash = set_byte(hash, 0, get_byte(hash, 0) # 1) WHERE session_id = $1 AND sequence = 3`,
-		"missing":  `DELETE FROM agentd.events WHERE session_id = $1 AND sequence = 3`,
-		"misplace": `UPDATE agentd.events SET sequence = 30 WHERE session_id = $1 AND sequence = 3`,
-	} {
-		c := claim(t, s, name)
-		b := &store.Batch{SessionID: name, Epoch: c.Epoch, Records: storetest.Records(name, 1, 5, 100), Snapshots: []store.Snapshot{{Name: "n", Data: []byte("data")}}}
-		if err := appendOne(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
-		execute(t, conn, sql, name)
-		for _, reverse := range []bool{false, true} {
-			var last error
-			for _, err := range s.Read(t.Context(), name, store.Range{Reverse: reverse}) {
-				last = err
+	changes := map[string]string{
+		"flipped":  `UPDATE agentd.events SET data = set_byte(data, 20, get_byte(data, 20) # 1) WHERE session_id = $1 AND sequence = $2`,
+		"hash":     `UPDATE agentd.events SET hash = set_byte(hash, 0, get_byte(hash, 0) # 1) WHERE session_id = $1 AND sequence = $2`,
+		"first":    `UPDATE agentd.events SET hash = substr(hash, 1, 32) || int8send($2 - 1) WHERE session_id = $1 AND sequence = $2`,
+		"single":   `UPDATE agentd.events SET hash = substr(hash, 1, 31) WHERE session_id = $1 AND sequence = $2`,
+		"missing":  `DELETE FROM agentd.events WHERE session_id = $1 AND sequence = $2`,
+		"misplace": `UPDATE agentd.events SET sequence = 30 WHERE session_id = $1 AND sequence = $2`,
+	}
+	for _, packs := range []bool{false, true} {
+		s.SetPacking(func() bool { return packs })
+		for name, sql := range changes {
+			id := fmt.Sprint(name, " ", packs)
+			c := claim(t, s, id)
+			records := storetest.Records(id, 1, 9, 100)
+			b := &store.Batch{SessionID: id, Epoch: c.Epoch, Snapshots: []store.Snapshot{{Name: "n", Data: []byte("data")}}}
+			for len(records) > 0 {
+				b.Records, records = records[:3], records[3:]
+				if err := appendOne(t.Context(), s, b); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if !errors.Is(last, store.ErrCorrupt) {
-				t.Errorf("%s, reverse %v: the read ends with %v, want ErrCorrupt", name, reverse, last)
+			execute(t, conn, sql, id, 6)
+			for _, reverse := range []bool{false, true} {
+				var last error
+				for _, err := range s.Read(t.Context(), id, store.Range{Reverse: reverse}) {
+					last = err
+				}
+				if !errors.Is(last, store.ErrCorrupt) {
+					t.Errorf("%s, reverse %v: the read ends with %v, want ErrCorrupt", id, reverse, last)
+				}
 			}
 		}
 	}
 	execute(t, conn, `UPDATE agentd.snapshots SET data = 'date'`)
-	if _, err := s.Snapshot(t.Context(), "hash", "n"); !errors.Is(err, store.ErrCorrupt) {
+	if _, err := s.Snapshot(t.Context(), "hash true", "n"); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("a changed snapshot: %v, want ErrCorrupt", err)
 	}
 }
