@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,15 +31,27 @@ func (s *Store) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	return value, nil
 }
 
-// A null bound means no bound.
-const (
-	scanSQL = `SELECT key, value FROM agentd.index_entries
-		WHERE kind = $1 AND key >= $2 AND ($3::bytea IS NULL OR key < $3) AND ($4::bytea IS NULL OR key > $4)
-		ORDER BY key LIMIT $5`
-	scanReverseSQL = `SELECT key, value FROM agentd.index_entries
-		WHERE kind = $1 AND key >= $2 AND ($3::bytea IS NULL OR key < $3) AND ($4::bytea IS NULL OR key < $4)
-		ORDER BY key DESC LIMIT $5`
-)
+// scanSQL returns the statement that reads a page of entries. Each set of bounds has a text of
+// its own, so that all bounds are searched for in the index whatever their values are: a plan
+// that doesn't depend on values is made once for a connection and not for every scan, which
+// takes the database longer than a short scan itself.
+func scanSQL(reverse, ends, begun bool) string {
+	sql := `SELECT key, value FROM agentd.index_entries WHERE kind = $1 AND key >= $2`
+	place := 4
+	if ends {
+		sql += ` AND key < $` + strconv.Itoa(place)
+		place++
+	}
+	order := ``
+	beyond := `>`
+	if reverse {
+		order, beyond = ` DESC`, `<`
+	}
+	if begun {
+		sql += ` AND key ` + beyond + ` $` + strconv.Itoa(place)
+	}
+	return sql + ` ORDER BY key` + order + ` LIMIT $3`
+}
 
 // Scan yields index entries. See [store.Store].
 func (s *Store) Scan(ctx context.Context, sc store.Scan) iter.Seq2[store.Entry, error] {
@@ -102,9 +115,12 @@ func (s *Store) entryPage(ctx context.Context, p *entryPager) ([]store.Entry, er
 	if p.left >= 0 {
 		limit = min(limit, p.left)
 	}
-	sql := scanSQL
-	if p.reverse {
-		sql = scanReverseSQL
+	args := []any{p.kind, p.from, limit}
+	if p.to != nil {
+		args = append(args, p.to)
+	}
+	if p.after != nil {
+		args = append(args, p.after)
 	}
 	page, err := collectRows(ctx, s, func(row pgx.CollectableRow) (store.Entry, error) {
 		e := store.Entry{Kind: p.kind}
@@ -112,7 +128,7 @@ func (s *Store) entryPage(ctx context.Context, p *entryPager) ([]store.Entry, er
 		err := row.Scan(&key, &e.Value)
 		e.Key = string(key)
 		return e, err
-	}, sql, p.kind, p.from, p.to, p.after, limit)
+	}, scanSQL(p.reverse, p.to != nil, p.after != nil), args...)
 	if err != nil {
 		return nil, wrapFailed("scan "+p.kind, err)
 	}
