@@ -11,7 +11,7 @@ import (
 
 // someRecords returns records with so many bytes each, which can be compressed or not.
 func someRecords(first uint64, compressible bool, sizes ...int) []*store.Record {
-	random := rand.New(rand.NewPCG(1, first)) //nolint:gosec // nothing depends on it
+	random := rand.New(rand.NewPCG(1, first))
 	var list []*store.Record
 	for i, size := range sizes {
 		r := &store.Record{Sequence: first + uint64(i), Data: bytes.Repeat([]byte("x"), size)}
@@ -99,7 +99,7 @@ func TestRowsOfRecords(t *testing.T) {
 // faulty program would write them.
 func TestADamagedPackIsNoRecords(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing depends on it
+	random := rand.New(rand.NewPCG(1, 2))
 	for _, compressible := range []bool{false, true} {
 		p := packer{packs: true}
 		good := p.rowOf("s", someRecords(3, compressible, 400, 500, 0, 20))
