@@ -25,17 +25,31 @@ type segmentSearch struct {
 	few      *documentSet // what is asked for, if it is few
 	ofKinds  *documentSet // what is of the types that are asked for, if not all are
 	docs     []byte       // all documents, if they are kept
-	page     []byte       // of the documents, if they are not
-	pageAt   int
-	// listPage is the page of postings that was read last.
-	listPage   []byte
-	listPageAt int
+	docPage  lastPage     // of the documents, if they are not
+	listPage lastPage     // of the postings
 	// ranges are where the words of the question are in the dictionary, postingBytes is
 	// how much says in which documents they are.
 	ranges       []wordRange
 	postingBytes int
 	// byDocuments says that the words of what is asked for are looked at instead.
 	byDocuments bool
+}
+
+// lastPage is the page of a segment that was read last, which most often has what is read next.
+type lastPage struct {
+	page   []byte // nil before the first
+	number int
+}
+
+func (p *lastPage) read(ctx context.Context, w *wordSegment, number int) ([]byte, error) {
+	if p.page == nil || p.number != number {
+		page, err := w.page(ctx, number)
+		if err != nil {
+			return nil, err
+		}
+		p.page, p.number = page, number
+	}
+	return p.page, nil
 }
 
 // searchRoom is memory that the searches of one question use one after another.
@@ -113,7 +127,6 @@ func (s *segmentSearch) loadDocuments(ctx context.Context) (err error) {
 	if s.docs, err = s.segment.documents(ctx); err != nil {
 		return err
 	}
-	s.pageAt = -1
 	if slices.Contains(s.kinds, false) {
 		span, err := s.segment.documentSpan(ctx)
 		if err != nil {
@@ -215,14 +228,11 @@ func (s *segmentSearch) document(ctx context.Context, doc int) (document, error)
 		return parseDocument(s.docs[docSize*doc:]), nil
 	}
 	off := headerSize + docSize*doc
-	if off/pageSize != s.pageAt {
-		var err error
-		if s.page, err = s.segment.page(ctx, off/pageSize); err != nil {
-			return document{}, err
-		}
-		s.pageAt = off / pageSize
+	page, err := s.docPage.read(ctx, s.segment, off/pageSize)
+	if err != nil {
+		return document{}, err
 	}
-	return parseDocument(s.page[off%pageSize:]), nil
+	return parseDocument(page[off%pageSize:]), nil
 }
 
 // The parameters of BM25, and the length that texts are compared with. All are fixed: a

@@ -102,24 +102,14 @@ func (d *documentSet) addPostings(data []byte, docs int) bool {
 func (s *segmentSearch) postingData(ctx context.Context, word *dictWord) ([]byte, error) {
 	w := s.segment
 	off := w.off[partPost] + word.off
-	if w.whole != nil || word.size == 0 || off < 0 || off/pageSize != (off+word.size-1)/pageSize {
-		return w.bytes(ctx, off, word.size)
+	if w.whole != nil || word.size == 0 || off < 0 || off+word.size > w.size || off/pageSize != (off+word.size-1)/pageSize {
+		return w.bytes(ctx, off, word.size) // which also says what is wrong
 	}
-	if s.listPage == nil || s.listPageAt != off/pageSize {
-		if off+word.size > w.size {
-			return w.bytes(ctx, off, word.size) // which says what is wrong
-		}
-		page, err := w.page(ctx, off/pageSize)
-		if err != nil {
-			return nil, err
-		}
-		s.listPage, s.listPageAt = page, off/pageSize
+	page, err := s.listPage.read(ctx, w, off/pageSize)
+	if at := off % pageSize; err == nil && at+word.size <= len(page) {
+		return page[at : at+word.size], nil
 	}
-	at := off % pageSize
-	if at+word.size > len(s.listPage) {
-		return w.bytes(ctx, off, word.size)
-	}
-	return s.listPage[at : at+word.size], nil
+	return w.bytes(ctx, off, word.size)
 }
 
 // runWithStars is run for a question that has words with stars.

@@ -42,8 +42,8 @@ type indexWriter struct {
 	groups, rows int
 }
 
-// add adds the next group, whose head is there.
-func (w *indexWriter) add(g *group, head int) {
+// addGroup adds the next group, whose head is there.
+func (w *indexWriter) addGroup(g *group, head int) {
 	if w.groups > 0 && w.groups%stride == 0 {
 		w.marks = binary.LittleEndian.AppendUint32(w.marks, uint32(head))
 		w.marks = binary.LittleEndian.AppendUint32(w.marks, uint32(w.rows))

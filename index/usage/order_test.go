@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,39 @@ func newCrowd(seed uint64, sessions int) *crowd {
 	return c
 }
 
+// idsAlike returns 32 ids of which packs have the same hash, as a caller could choose them.
+var idsAlike = sync.OnceValue(func() []string {
+	ids := []string{"sess_"}
+	for len(ids) < 32 {
+		// Two ends that lead to the same hash from the ids so far, which have one already.
+		ends := map[uint32]string{}
+		for n := 0; ; n++ {
+			end := fmt.Sprintf("%06d", n)
+			hash := usage.SessionHash(ids[0] + end)
+			other, found := ends[hash]
+			if !found {
+				ends[hash] = end
+				continue
+			}
+			var longer []string
+			for _, id := range ids {
+				longer = append(longer, id+other, id+end)
+			}
+			ids = longer
+			break
+		}
+	}
+	return ids
+})
+
+// session returns the id of a session; some have the same hash in packs.
+func (c *crowd) session(i int) string {
+	if alike := idsAlike(); i < len(alike) {
+		return alike[i]
+	}
+	return fmt.Sprint("sess_", i)
+}
+
 func (c *crowd) pick(of ...string) string { return of[c.rng.IntN(len(of))] }
 
 // next makes a fact, and counts it.
@@ -43,7 +77,7 @@ func (c *crowd) next(n naive) index.Fact {
 	if i%5 == 0 {
 		at = c.hours[c.rng.IntN(len(c.hours))]
 	}
-	k := usage.Key{Account: accounts[i%len(accounts)], Workspace: fmt.Sprint("/w/", i%3), Session: fmt.Sprint("sess_", i), Model: c.pick("large", "small")}
+	k := usage.Key{Account: accounts[i%len(accounts)], Workspace: fmt.Sprint("/w/", i%3), Session: c.session(i), Model: c.pick("large", "small")}
 	if i%11 == 0 {
 		k.Account, k.Workspace = c.pick(accounts...), c.pick("/w/0", "/w/1")
 	}

@@ -254,7 +254,7 @@ func appendGroups(b []byte, groups []group, chunkSize int) (out []byte, chunks [
 			chunks = append(chunks, rows)
 			rows = nil
 		}
-		index.add(g, len(heads))
+		index.addGroup(g, len(heads))
 		heads = g.appendHead(heads)
 		rows = append(rows, g.rows...)
 	}

@@ -3,6 +3,7 @@ package usage
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"slices"
 	"sync"
 )
@@ -169,6 +170,10 @@ func (t *sessionSums) linked(g *group, hash uint32) bool {
 	return g.mixed || g.negative || !t.alone && t.shared.has(hash)
 }
 
+// hashSeed makes a hash that callers can't foresee. They choose the ids of sessions, and could
+// choose many of which the stored hashes are the same: to find one would mean to look at all.
+var hashSeed = maphash.MakeSeed()
+
 // joinShared adds each group to the first one of its session, and returns how many rows
 // were counted of those that were added.
 func (t *sessionSums) joinShared() int {
@@ -181,7 +186,7 @@ func (t *sessionSums) joinShared() int {
 			continue
 		}
 		id := t.sources[s.source].sessionAt(int(s.head))
-		n, found := t.byID.find(s.hash, func(n uint32) bool {
+		n, found := t.byID.find(uint32(maphash.Bytes(hashSeed, id)), func(n uint32) bool {
 			first := &t.list[firsts[n]]
 			return bytes.Equal(t.sources[first.source].sessionAt(int(first.head)), id)
 		})
