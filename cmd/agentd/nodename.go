@@ -20,6 +20,7 @@ import (
 
 	"agentd/cmd/agentd/internal/config"
 	"agentd/fault"
+	"agentd/internal/filelock"
 	"agentd/server"
 	"agentd/store"
 )
@@ -47,9 +48,11 @@ func nodeName(c *config.Config) (name string, release func() error, err error) {
 		if err != nil {
 			return "", nil, fmt.Errorf("node name: %w", err)
 		}
-		if err := tryLockFile(f); err != nil {
-			_ = f.Close() // another process has it
+		if err := tryLockName(f); errors.Is(err, filelock.ErrHeld) {
+			_ = f.Close()
 			continue
+		} else if err != nil {
+			return "", nil, errors.Join(fmt.Errorf("node name: %w", err), f.Close())
 		}
 		name, err := keptName(f)
 		if err != nil {

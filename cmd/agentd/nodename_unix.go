@@ -4,10 +4,26 @@ package main
 
 import (
 	"os"
-	"syscall"
+	"strconv"
+	"strings"
+
+	"agentd/internal/filelock"
 )
 
-// tryLockFile takes the lock of a file, which ends with the process, or fails.
-func tryLockFile(f *os.File) error {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// tryLockName takes the lock of the file of a name, which ends with the process, or fails. Which
+// process took it last is in another file beside it: versions before read all of this one as the
+// name.
+func tryLockName(f *os.File) error {
+	owner := f.Name() + ".owner"
+	err := filelock.Try(f, func() (int, error) {
+		text, err := os.ReadFile(owner)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(string(text)))
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(owner, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 }

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
+	"agentd/internal/filelock"
 	"agentd/store"
 
 	"golang.org/x/sys/unix"
@@ -24,12 +24,8 @@ func lockFile(path, dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for end := time.Now().Add(leftoverWait); errors.Is(err, unix.EWOULDBLOCK) && ownerIsGone(f) && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err = filelock.Try(f, func() (int, error) { return readOwner(f) })
+	if errors.Is(err, filelock.ErrHeld) {
 		err = lockedError(f, dir)
 	}
 	if err == nil {
@@ -47,16 +43,6 @@ func writeOwner(f *os.File) error {
 	}
 	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return err
-}
-
-// leftoverWait is how long the lock of an owner that is gone is waited for: a child that
-// it was about to start shares the lock until its own program runs.
-const leftoverWait = 10 * time.Second
-
-// ownerIsGone reports whether the process that the file names has ended.
-func ownerIsGone(f *os.File) bool {
-	pid, err := readOwner(f)
-	return err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
 func readOwner(f *os.File) (pid int, err error) {
