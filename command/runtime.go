@@ -13,7 +13,7 @@ type Runtime interface {
 	// as a JSON object. What it changed is durable when it returns. It validates p.
 	Do(ctx context.Context, c Caller, p Params) (any, error)
 	// Events returns at most limit events of a session after a sequence, oldest
-	// first, and the session's last durable sequence.
+	// first, and the session's last durable sequence; with limit 0 that alone.
 	Events(ctx context.Context, c Caller, sessionID string, after uint64, limit int) (events []Delivered, last uint64, err error)
 	// Oldest returns the first sequence of a session that can still be read:
 	// 1, unless retention removed some.

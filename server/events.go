@@ -60,7 +60,7 @@ func (s *Server) locateCursor(ctx context.Context, c command.Caller, sessionID s
 	if err != nil {
 		return 0, nil, err
 	}
-	_, last, err := s.backend.Events(ctx, c, sessionID, max(after, oldest-min(oldest, 1)), 1)
+	_, last, err := s.backend.Events(ctx, c, sessionID, after, 0)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -115,7 +115,7 @@ func (s *Server) serveProcessOutput(w http.ResponseWriter, r *http.Request, q *r
 	defer cancel()
 	f := &processFollower{s: s, q: q, id: q.variable, offset: pq.offset}
 	if !pq.follow {
-		if _, f.through, err = s.backend.Events(ctx, q.caller, sessionID, started-1, 1); err != nil {
+		if _, f.through, err = s.backend.Events(ctx, q.caller, sessionID, started-1, 0); err != nil {
 			return err
 		}
 	}

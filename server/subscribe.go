@@ -325,7 +325,7 @@ func (p *rpcConn) finishSubscription(ctx context.Context, sub *subscription) {
 	case <-sub.done:
 		return
 	}
-	_, last, err := p.s.backend.Events(ctx, p.rpc.q.caller, sub.sessionID, sub.cursor.Load(), 1)
+	_, last, err := p.s.backend.Events(ctx, p.rpc.q.caller, sub.sessionID, sub.cursor.Load(), 0)
 	sub.stopAt.Store(last + 1)
 	if err != nil || sub.cursor.Load() >= last {
 		sub.cancel()

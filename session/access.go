@@ -38,19 +38,34 @@ func noSession(sessionID string) error {
 // Account returns the account that owns a session. Its first fact says so, and
 // that never changes.
 func (m *Manager) Account(ctx context.Context, sessionID string) (string, error) {
-	if account, ok := m.accounts.get(sessionID); ok {
-		return account, nil
+	if o, ok := m.owners.get(sessionID); ok {
+		return o.account, nil
 	}
 	account, _, err := m.Owner(ctx, sessionID)
 	return account, err
 }
 
+// owner is what a session's first fact says of whose it is.
+type owner struct{ account, workspace string }
+
+func ownerOf(created *event.SessionCreated) owner {
+	o := owner{account: created.Account}
+	if created.Workspace != nil {
+		o.workspace = created.Workspace.Root
+	}
+	return o
+}
+
 // Owner returns the account that owns a session, and the folder that the session was
 // created in. A session that was deleted is not found.
 func (m *Manager) Owner(ctx context.Context, sessionID string) (account, workspace string, err error) {
-	created, err := m.firstFact(ctx, sessionID)
-	if err != nil {
-		return "", "", err
+	o, known := m.owners.get(sessionID)
+	if !known {
+		created, err := m.firstFact(ctx, sessionID)
+		if err != nil {
+			return "", "", err
+		}
+		o = ownerOf(created)
 	}
 	if _, err := m.opt.Store.Get(ctx, kindDeleted, sessionID); !errors.Is(err, store.ErrNotFound) {
 		if err != nil {
@@ -58,11 +73,8 @@ func (m *Manager) Owner(ctx context.Context, sessionID string) (account, workspa
 		}
 		return "", "", noSession(sessionID)
 	}
-	m.accounts.put(sessionID, created.Account)
-	if created.Workspace != nil {
-		workspace = created.Workspace.Root
-	}
-	return created.Account, workspace, nil
+	m.owners.put(sessionID, o)
+	return o.account, o.workspace, nil
 }
 
 // recent keeps what was asked for lately: at least so many entries, at most twice

@@ -227,7 +227,7 @@ func (tx *Tx) entomb(records []string) {
 // done at the next start.
 func (m *Manager) sessionDeleted(ctx context.Context, d *deletion) {
 	ctx = context.WithoutCancel(ctx)
-	m.accounts.clear()
+	m.owners.clear()
 	if usage, err := m.usageOf(ctx, d.account); err == nil {
 		usage.Add(quota.Sessions, -1)
 		usage.Add(quota.StoredBytes, -d.fact.Bytes)

@@ -119,8 +119,8 @@ type Manager struct {
 	topics  topics
 	cursors cursorKey
 	outputs outputs
-	// accounts has the owners of the sessions that were read lately.
-	accounts recent[string]
+	// owners has those of the sessions that were made or read lately.
+	owners recent[owner]
 	// summaries are those that lists showed lately.
 	summaries summaryCache
 	projects  projectCache
@@ -173,7 +173,7 @@ func New(opt Options) *Manager {
 		m.shared.Await(func() bool { return m.topics.followed.Load() > 0 })
 	}
 	m.opened = m.Now()
-	m.accounts.keep = 1 << 14
+	m.owners.keep = 1 << 14
 	m.SetQuotas(opt.Quotas)
 	m.readLimits(context.Background())
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
@@ -346,6 +346,11 @@ func (m *Manager) View(ctx context.Context, sessionID string, view func(*state.S
 // batchPublished is called by the journal for each batch that is durable.
 func (m *Manager) batchPublished(p *pending) {
 	m.topics.publish(p.batch.SessionID, p.batch.Records)
+	if len(p.facts) > 0 {
+		if created, ok := p.facts[0].Payload.(*event.SessionCreated); ok {
+			m.owners.put(p.batch.SessionID, ownerOf(created))
+		}
+	}
 	if m.opt.Observer != nil && len(p.facts) > 0 {
 		m.opt.Observer.Committed(p.batch.SessionID, p.facts)
 	}

@@ -205,26 +205,44 @@ func (m *Manager) historyWindow(ctx context.Context, sessionID string, before ui
 }
 
 // Events returns a page of a session's events after a sequence, for a caller who
-// may see the session, and the session's last sequence.
+// may see the session, and the session's last sequence. With limit 0 it returns that alone.
 func (m *Manager) Events(ctx context.Context, caller command.Caller, sessionID string, after uint64, limit int) ([]store.Record, uint64, error) {
 	if err := m.See(ctx, caller, sessionID); err != nil {
 		return nil, 0, err
 	}
-	head, err := m.opt.Store.Head(ctx, sessionID)
-	if err != nil {
-		return nil, 0, storeFault(err)
+	last, err := m.lastDurable(ctx, sessionID)
+	if err != nil || limit == 0 {
+		return nil, last, err
 	}
-	if limit >= maxRead && head.Sequence >= after+maxRead {
+	if limit >= maxRead && last >= after+maxRead {
 		ctx = store.OnReplica(ctx, m.opt.Store)
 	}
 	var out []store.Record
-	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: head.Sequence + 1, Limit: limit}) {
+	for rec, err := range m.opt.Store.Read(ctx, sessionID, store.Range{After: after, Before: last + 1, Limit: limit}) {
 		if err != nil {
 			return nil, 0, storeFault(err)
 		}
 		out = append(out, rec)
 	}
-	return out, head.Sequence, nil
+	return out, last, nil
+}
+
+// lastDurable returns the sequence of a session's last durable fact. Of a session that this
+// node writes, and of which nothing is on its way, it is in memory; the store is asked
+// otherwise, so that a read never waits for a write.
+func (m *Manager) lastDurable(ctx context.Context, sessionID string) (uint64, error) {
+	if w := m.ownWriter(sessionID); w != nil {
+		last, rests := w.lastAtRest()
+		m.releaseWriter(w)
+		if rests {
+			return last, nil
+		}
+	}
+	head, err := m.opt.Store.Head(ctx, sessionID)
+	if err != nil {
+		return 0, storeFault(err)
+	}
+	return head.Sequence, nil
 }
 
 // Open yields the ids of the sessions that have unfinished work.

@@ -346,17 +346,17 @@ func (m *Manager) SubscribeAs(ctx context.Context, caller command.Caller, sessio
 func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64) (*Subscription, error) {
 	s := &Subscription{m: m, id: sessionID, next: after, wake: make(chan struct{}, 1)}
 	s.topic = m.topics.subscribe(sessionID, s)
-	head, err := m.opt.Store.Head(ctx, sessionID)
-	if err == nil && head.Sequence == 0 && sessionID != event.RuntimeSession {
+	last, err := m.lastDurable(ctx, sessionID)
+	if err == nil && last == 0 && sessionID != event.RuntimeSession {
 		err = noSession(sessionID)
 	}
 	if err != nil {
 		s.Close()
-		return nil, storeFault(err)
+		return nil, err
 	}
 	m.topics.mu.Lock()
 	defer m.topics.mu.Unlock()
-	m.topics.reach(sessionID, head.Sequence)
+	m.topics.reach(sessionID, last)
 	return s, nil
 }
 

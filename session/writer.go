@@ -141,6 +141,22 @@ func (w *writer) viewDurable(ctx context.Context, view func(*state.Session) erro
 	return w.settleUnchanged(view(w.state))
 }
 
+// lastAtRest returns the session's last sequence if all facts are durable and the writer isn't at
+// work.
+func (w *writer) lastAtRest() (last uint64, rests bool) {
+	if !w.mu.TryLock() {
+		return 0, false
+	}
+	defer w.mu.Unlock()
+	if !w.loaded || w.failed || w.partial || w.state.Status == state.SessionDeleted {
+		return 0, false
+	}
+	if p := w.newest; p != nil && (!p.known || p.err != nil) {
+		return 0, false
+	}
+	return w.state.Sequence, true
+}
+
 // peekState looks at the state, whether or not it is durable.
 func (w *writer) peekState(ctx context.Context, view func(*state.Session) error) error {
 	w.mu.Lock()
