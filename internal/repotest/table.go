@@ -46,7 +46,8 @@ var importTable = []row{
 	{dir: "state", may: []string{"internal/clip", "event", "tool/toolkind"}, standardOnly: true, pure: true},
 	{dir: "store", may: []string{"event"}},
 
-	{dir: "store/pebble", role: adapter, may: []string{"store", "event"}},
+	{dir: "internal/filelock", why: "a lock that ends with its process, also where a child had it for an instant"},
+	{dir: "store/pebble", role: adapter, may: []string{"store", "event", "internal/filelock"}},
 	{dir: "store/postgres", role: adapter, may: []string{"store", "event"}},
 	{dir: "store/storefault", may: []string{"store", "fault"}, why: "what the store's errors mean to callers: one answer for all who read and write"},
 	{dir: "store/s3", role: adapter, may: []string{"store"}},
