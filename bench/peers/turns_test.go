@@ -48,7 +48,9 @@ type measured struct {
 	// cpu is the processor time of the program with what it started, children what
 	// of it belongs to those.
 	cpu, children time.Duration
-	err           error
+	// switches is how often a thread of the program gave its processor away.
+	switches int64
+	err      error
 }
 
 func (m *measured) rate() float64 { return float64(len(m.times)) / m.elapsed.Seconds() }
@@ -121,7 +123,7 @@ func measureOurs(tb testing.TB, s *rig.Server, at int, d time.Duration) *measure
 	before := s.Usage(tb)
 	m := repeat(tb.Context(), at, d, client(s))
 	used := s.Usage(tb).Sub(before)
-	m.cpu, m.children = used.Total(), used.Children
+	m.cpu, m.children, m.switches = used.Total(), used.Children, used.Switches
 	return m
 }
 

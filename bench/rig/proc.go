@@ -19,13 +19,19 @@ type Usage struct {
 	CPU, Children time.Duration
 	// Written is the bytes that it had written to storage.
 	Written int64
+	// Switches is how often one of its living threads gave its processor away, to wait or
+	// because another was to run.
+	Switches int64
 	// RSS is its resident memory.
 	RSS int64
 }
 
 // Sub returns the difference; memory is that of u.
 func (u Usage) Sub(before Usage) Usage {
-	return Usage{CPU: u.CPU - before.CPU, Children: u.Children - before.Children, Written: u.Written - before.Written, RSS: u.RSS}
+	return Usage{
+		CPU: u.CPU - before.CPU, Children: u.Children - before.Children, Written: u.Written - before.Written,
+		Switches: u.Switches - before.Switches, RSS: u.RSS,
+	}
 }
 
 // Total is the processor time with that of the children.
@@ -56,6 +62,7 @@ func ReadUsage(pid int) (Usage, error) {
 	if u.Written, err = field(fmt.Sprintf("/proc/%d/io", pid), "write_bytes:"); err != nil {
 		return Usage{}, err
 	}
+	u.Switches = switches(pid)
 	rss, err := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
 	u.RSS = rss << 10
 	return u, err
@@ -83,6 +90,18 @@ func field(path, name string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s has no %s", path, name)
+}
+
+// switches is how often the living threads of a process gave their processors away.
+func switches(pid int) (total int64) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, file := range files {
+		for _, name := range []string{"voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"} {
+			n, _ := field(file, name) // a thread may end meanwhile
+			total += n
+		}
+	}
+	return total
 }
 
 // Load is what the machine did in the last minute beside and with us, for the
