@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"agentd/event"
 	"agentd/internal/place"
@@ -18,6 +18,11 @@ import (
 // planCommand says how a command in that place will be confined. Outside lifts the
 // sandbox, which only an approval may; supervised asks rules before each program.
 func (l *Loop) planCommand(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
+	return l.planBounded(w, outside, supervised, l.workspaceBounds(w.root))
+}
+
+// planBounded is planCommand for a caller who knows the bounds of the workspace.
+func (l *Loop) planBounded(w workplace, outside, supervised bool, bounds []string) (*sandbox.Plan, error) {
 	if l.opt.Processes == nil {
 		return nil, tool.Errorf(tool.Unavailable, "this runtime can't run commands")
 	}
@@ -25,10 +30,10 @@ func (l *Loop) planCommand(w workplace, outside, supervised bool) (*sandbox.Plan
 	if _, err := l.Places().Fix(w.root); err != nil {
 		return nil, replaced(err)
 	}
-	k, bounds := planKey{w, outside, supervised}, l.workspaceBounds(w.root)
+	k := planKey{w, outside, supervised}
 	l.plans.Lock()
 	defer l.plans.Unlock()
-	if p := l.plans.byPlace[k]; p.plan != nil && l.plans.renewed == l.Places().Renewed() && slices.Equal(p.bounds, bounds) && !appeared(p.plan) {
+	if p := l.plans.byPlace[k]; p.plan != nil && l.plans.renewed == l.Places().Renewed() && slices.Equal(p.bounds, bounds) && !p.unresolved.hasAppeared(time.Now()) {
 		return p.plan, nil
 	}
 	if l.plans.renewed != l.Places().Renewed() || len(l.plans.byPlace) >= maxPlans {
@@ -49,16 +54,8 @@ func (l *Loop) planCommand(w workplace, outside, supervised bool) (*sandbox.Plan
 	if err != nil {
 		return nil, err
 	}
-	l.plans.byPlace[k] = madePlan{p, bounds}
+	l.plans.byPlace[k] = madePlan{p, bounds, newAbsent(p.Unresolved(), time.Now())}
 	return p, nil
-}
-
-// appeared says that a hidden path is there which wasn't when the plan was made.
-func appeared(p *sandbox.Plan) bool {
-	return slices.ContainsFunc(p.Unresolved(), func(path string) bool {
-		_, err := os.Lstat(path)
-		return err == nil
-	})
 }
 
 // maxPlans bounds the plans that are kept.
@@ -69,10 +66,12 @@ type planKey struct {
 	outside, supervised bool
 }
 
-// madePlan is a plan, and the bounds that it was made with.
+// madePlan is a plan, the bounds that it was made with, and the hidden paths that weren't
+// there.
 type madePlan struct {
-	plan   *sandbox.Plan
-	bounds []string
+	plan       *sandbox.Plan
+	bounds     []string
+	unresolved *absent
 }
 
 type plans struct {

@@ -32,7 +32,7 @@ func (l *Loop) processManager() *process.Manager {
 // what bounds agents in that place.
 func (l *Loop) confinement(w workplace) Confinement {
 	bounds, unsure := findBounds(w.root, l.opt.Bounds)
-	p, err := l.planCommand(w, false, false)
+	p, err := l.planBounded(w, false, false, bounds)
 	if err != nil {
 		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}
 	}
