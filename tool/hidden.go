@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"agentd/internal/clip"
@@ -17,7 +18,8 @@ import (
 type hiddenPaths struct {
 	places *place.Places
 	// names are the paths as they were given, and where they lead if that is
-	// elsewhere; resolved are those that identities are kept of.
+	// elsewhere; resolved are those that identities are kept of. All are clean, because
+	// each call of a file tool compares them with its workspace.
 	names, resolved []string
 }
 
@@ -30,6 +32,7 @@ func newHiddenPaths(places *place.Places, paths []string) *hiddenPaths {
 		if err != nil {
 			at = path // the name alone is hidden until it can be followed
 		}
+		path, at = filepath.Clean(path), filepath.Clean(at)
 		if at != path {
 			h.names = append(h.names, path)
 		}
@@ -43,16 +46,17 @@ func newHiddenPaths(places *place.Places, paths []string) *hiddenPaths {
 // apply keeps what is hidden out of a workspace. It looks only at those paths that
 // lie in it, and refuses the workspace if one of them isn't what it was.
 func (h *hiddenPaths) apply(t *tree, root place.Place) error {
+	base := filepath.Clean(t.base)
 	for _, path := range h.names {
-		if _, inside := relativeWithin(path, t.base); inside {
+		if _, inside := cleanRelative(path, base); inside {
 			return hiddenPath(t.base)
 		}
-		if rel, ok := relativeWithin(t.base, path); ok {
+		if rel, ok := cleanRelative(base, path); ok {
 			t.hidden = append(t.hidden, rel)
 		}
 	}
 	for _, path := range h.resolved {
-		known, err := h.identity(t.base, path)
+		known, err := h.identity(base, path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -70,7 +74,7 @@ func (h *hiddenPaths) apply(t *tree, root place.Place) error {
 // be that; elsewhere no call could have moved it, and it isn't looked at again.
 func (h *hiddenPaths) identity(base, path string) (place.Place, error) {
 	known, ok := h.places.Known(path)
-	if _, inside := relativeWithin(base, path); !inside {
+	if _, inside := cleanRelative(base, path); !inside {
 		if !ok {
 			return known, fs.ErrNotExist
 		}

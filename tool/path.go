@@ -2,6 +2,7 @@ package tool
 
 import (
 	"encoding/json"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -70,13 +71,23 @@ func CheckPath(toolName, root, cwd string, input event.Raw, resolve func(path st
 
 // relativeWithin returns abs relative to root, with slashes, if it is root or below it.
 func relativeWithin(root, abs string) (string, bool) {
-	root, abs = filepath.Clean(root), filepath.Clean(abs)
-	if abs == root {
+	return cleanRelative(filepath.Clean(root), filepath.Clean(abs))
+}
+
+// cleanRelative is relativeWithin for paths that are clean.
+func cleanRelative(root, abs string) (string, bool) {
+	rest, ok := strings.CutPrefix(abs, root)
+	switch {
+	case !ok:
+		return "", false
+	case rest == "":
 		return ".", true
+	case os.IsPathSeparator(root[len(root)-1]): // the root of a file system
+		return filepath.ToSlash(rest), true
+	case os.IsPathSeparator(rest[0]):
+		return filepath.ToSlash(rest[1:]), true
 	}
-	sep := string(filepath.Separator)
-	rel, ok := strings.CutPrefix(abs, strings.TrimSuffix(root, sep)+sep)
-	return filepath.ToSlash(rel), ok
+	return "", false
 }
 
 // outside is the refusal of a path that leaves the workspace.
