@@ -23,6 +23,7 @@ type Child struct {
 	// forked by a launcher: it takes a program, with this limit of open files.
 	forked    bool
 	openFiles [2]uint64
+	compiler  *stage.Compiler
 
 	done   chan struct{} // closed when exit is known
 	closed chan struct{} // closed when nothing is left
@@ -196,7 +197,7 @@ func (c *Child) launchStage(sys *syscall.SysProcAttr, l *launcher) (err error) {
 		defer unix.Close(sys.CgroupFD) // only named a place
 	}
 	if l != nil {
-		c.forked, c.openFiles = true, l.openFiles
+		c.forked, c.openFiles, c.compiler = true, l.openFiles, &l.compiler
 		c.proc, c.conn, err = l.fork(sys)
 		return err
 	}

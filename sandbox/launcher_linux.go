@@ -26,6 +26,8 @@ type launcher struct {
 	conn *net.UnixConn
 	// openFiles are the soft and the hard limit that what we start gets.
 	openFiles [2]uint64
+	// compiler writes the programs of its stages.
+	compiler stage.Compiler
 
 	// patience bounds the wait for an answer.
 	patience time.Duration

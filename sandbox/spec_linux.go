@@ -134,7 +134,7 @@ func (c *Child) message(s *stage.Spec) ([]byte, error) {
 	if !limited {
 		s.OpenFiles = c.openFiles
 	}
-	program, err := stage.Compile(s)
+	program, err := c.compiler.Compile(s)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,13 @@ func newBuilder() *builder {
 	return &builder{ops: make([]op, 0, 384), data: make([]byte, 0, 12<<10)}
 }
 
+// align makes the data end where the next value can begin.
+func (b *builder) align() {
+	for len(b.data)%8 != 0 {
+		b.data = append(b.data, 0)
+	}
+}
+
 // inData marks an offset as one in the data of the program.
 const inData = 1 << 31
 
@@ -52,9 +59,7 @@ func (b *builder) ended(s string) uint32 {
 
 // bytes puts bytes into the data.
 func (b *builder) bytes(p []byte) uint32 {
-	for len(b.data)%8 != 0 {
-		b.data = append(b.data, 0)
-	}
+	b.align()
 	at := uint32(len(b.data))
 	b.data = append(b.data, p...)
 	return at | inData
@@ -123,22 +128,40 @@ func (b *builder) over(at int) { b.ops[at].args[1] = uint64(len(b.ops) - at - 1)
 // closeCell closes what a cell holds.
 func (b *builder) closeCell(cell uint32) { b.call(syscall.SYS_CLOSE, load(cell)) }
 
-// finish returns the program.
+// codeAt is where a program's instructions begin in the stage's memory.
+const codeAt = payloadAt + (uint32(unsafe.Sizeof(header{}))+7)&^7
+
+// finish returns a program of one part, whose spans count instructions.
 func (b *builder) finish(h header) []byte {
-	size := uint32(unsafe.Sizeof(h))
-	size = (size + 7) &^ 7
-	code := payloadAt + size
-	data := code + uint32(len(b.ops))*opSize
 	for _, s := range []*span{&h.prepare, &h.restrict, &h.start} {
-		s.from, s.to = code+s.from*opSize, code+s.to*opSize
+		s.from, s.to = codeAt+s.from*opSize, codeAt+s.to*opSize
 	}
-	for i := range b.ops {
-		b.ops[i].settle(data)
+	return joinProgram(h, b.render(codeAt))
+}
+
+// joinProgram puts a header before what was rendered.
+func joinProgram(h header, parts ...[]byte) []byte {
+	size := int(codeAt - payloadAt)
+	for _, p := range parts {
+		size += len(p)
 	}
-	out := make([]byte, size, int(size)+len(b.ops)*int(opSize)+len(b.data))
+	out := make([]byte, codeAt-payloadAt, size)
 	copy(out, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)))
-	if len(b.ops) > 0 {
-		out = append(out, unsafe.Slice((*byte)(unsafe.Pointer(&b.ops[0])), len(b.ops)*int(opSize))...)
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// render returns the instructions and the data behind them as they lie in the stage's
+// memory, where they begin at an offset. Another part can follow.
+func (b *builder) render(at uint32) []byte {
+	b.align()
+	data := at + uint32(len(b.ops))*opSize
+	out := make([]byte, 0, len(b.ops)*int(opSize)+len(b.data))
+	for _, o := range b.ops {
+		o.settle(data)
+		out = append(out, unsafe.Slice((*byte)(unsafe.Pointer(&o)), opSize)...)
 	}
 	return append(out, b.data...)
 }

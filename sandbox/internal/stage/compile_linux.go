@@ -1,27 +1,89 @@
 package stage
 
 import (
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"unsafe"
 )
 
-// Compile turns a spec into the program of a stage that was forked; see [LauncherMode].
-func Compile(s *Spec) ([]byte, error) {
-	b := newBuilder()
-	h := b.stage(s)
-	if b.bad {
+// Compiler turns specs into programs of stages that were forked; see [LauncherMode]. It
+// keeps what it wrote last of how commands are confined: most commands of a server differ
+// in the command alone. The zero value is ready for use, by many goroutines; nil keeps
+// nothing.
+type Compiler struct {
+	mu   sync.Mutex
+	kept []confined // the newest last
+}
+
+// confined is the part of a program before its command.
+type confined struct {
+	spec   string // which one it is, without the command
+	code   []byte // rendered
+	header header
+	group  uint16 // the last step
+	bad    bool
+}
+
+// maxConfined is how many are kept: there is one for each workspace that is worked in.
+const maxConfined = 16
+
+// Compile returns the program of a spec.
+func (c *Compiler) Compile(s *Spec) ([]byte, error) {
+	before := c.confine(s)
+	if before.bad {
 		return nil, syscall.EINVAL
 	}
-	begin := len(b.ops)
+	b := &builder{group: before.group}
 	b.start(s)
 	if b.bad {
 		// What can't be told to the kernel is refused like what it refuses.
-		b.ops = b.ops[:begin]
+		b = &builder{group: before.group}
+		b.step(StepStart)
 		b.prctl(noSuchOption, 0)
 	}
-	h.start = span{uint32(begin), uint32(len(b.ops))}
-	return b.finish(h), nil
+	at, h := codeAt+uint32(len(before.code)), before.header
+	h.start = span{at, at + uint32(len(b.ops))*opSize}
+	return joinProgram(h, before.code, b.render(at)), nil
+}
+
+// confine returns the part of a program before its command. It is written from a spec that
+// has none, so that it can't depend on one.
+func (c *Compiler) confine(s *Spec) confined {
+	without := *s
+	without.Path, without.Argv, without.Env, without.Dir, without.TTY = "", nil, nil, "", false
+	if c == nil {
+		return confineStage(&without, "")
+	}
+	spec := without.identify()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.kept, func(k confined) bool { return k.spec == spec })
+	if i < 0 {
+		c.kept = append(c.kept[max(0, len(c.kept)+1-maxConfined):], confineStage(&without, spec))
+		i = len(c.kept) - 1
+	}
+	return c.kept[i]
+}
+
+// identify returns a text that no two different specs share. The encoded form leaves out
+// what only a forked stage is told.
+func (s *Spec) identify() string {
+	w := &writer{b: EncodeSpec(s)}
+	for _, limit := range s.OpenFiles {
+		w.num(&limit)
+	}
+	return string(w.b)
+}
+
+func confineStage(s *Spec, spec string) confined {
+	b := newBuilder()
+	h := b.stage(s)
+	for _, part := range []*span{&h.prepare, &h.restrict} {
+		part.from, part.to = codeAt+part.from*opSize, codeAt+part.to*opSize
+	}
+	return confined{spec: spec, code: b.render(codeAt), header: h, group: b.group, bad: b.bad}
 }
 
 // noSuchOption is one that prctl calls invalid.

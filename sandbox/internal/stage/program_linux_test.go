@@ -132,12 +132,12 @@ func TestCompileRefusesZeros(t *testing.T) {
 	for _, s := range []Spec{
 		{MountNS: true, Hidden: []File{{Path: "/a\x00b"}}}, {Seccomp: make([]byte, 7)}, {Seccomp: make([]byte, 8*4097)},
 	} {
-		if _, err := Compile(&s); err == nil {
+		if _, err := new(Compiler).Compile(&s); err == nil {
 			t.Errorf("%+v was compiled", s)
 		}
 	}
 	length := func(s Spec) uint32 {
-		p, err := Compile(&s)
+		p, err := new(Compiler).Compile(&s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -259,7 +259,9 @@ func flag(c codec, v *bool) {
 		n = 1
 	}
 	c.num(&n)
-	*v = n != 0
+	if is := n != 0; is != *v {
+		*v = is // only where it is read: others may write the same list out
+	}
 }
 
 func strs(c codec, v *[]string) { list(c, v, c.str) }
