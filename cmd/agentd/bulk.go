@@ -46,7 +46,7 @@ func (a *app) printSeveral(res any, counts *command.BulkCounts, text func(*print
 // sayOne shows what became of one of several.
 func sayOne(out *printer, id, done string, failed *command.BulkError) {
 	if failed != nil {
-		out.linef("%s: failed: %s (%s)", id, terminal.Plain(failed.Detail), failed.Code)
+		out.linef("%s: failed: %s (%s)", id, terminal.Plain(nameCommandLines(failed.Detail)), failed.Code)
 		return
 	}
 	out.linef("%s: %s", id, done)

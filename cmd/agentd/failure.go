@@ -55,7 +55,7 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		}
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
-	said, _ := redact.New(redact.Options{}).Text(suggestValue(a.nameKey(nameFlag(cmd, err, describe(err)))))
+	said, _ := redact.New(redact.Options{}).Text(suggestValue(a.nameKey(inShellWords(cmd, nameFlag(cmd, err, errorText(err))))))
 	if a.jsonErrors {
 		// Where standard error can't be written there is no one to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
@@ -90,8 +90,11 @@ func isConfigError(err error) bool {
 	return is
 }
 
-// describe returns an error as a person should read it, with what to do next.
-func describe(err error) string {
+// describe returns an error as a person at a shell should read it, with what to do next.
+func describe(err error) string { return nameCommandLines(errorText(err)) }
+
+// errorText returns an error with what to do next, in the words of the part that made it.
+func errorText(err error) string {
 	text := err.Error()
 	if isFull(err) {
 		return fullText(err) + "; " + advice(err)

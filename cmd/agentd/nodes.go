@@ -60,7 +60,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p := &command.DrainNode{NodeID: given[0]}
-			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error {
 				return a.drainAndWait(cmd.Context(), f, p, wait)
 			})
 		},
@@ -81,7 +81,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p := &command.DrainNode{NodeID: given[0], End: true}
-			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error {
 				return a.drainAndWait(cmd.Context(), f, p, false)
 			})
 		},

@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.NodeID = given[0]
-			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error {
 				var res command.ForgetNodeResult
 				if err := f.Do(cmd.Context(), p, &res); err != nil {
 					return err
@@ -82,7 +82,7 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.SessionID = given[0]
-			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
+			return a.withValid(cmd, toAct, p, func(f facts.Source) error {
 				var res command.MoveSessionResult
 				if err := f.Do(cmd.Context(), p, &res); err != nil {
 					return err
