@@ -44,13 +44,20 @@ func (p *process) placeOf(sessionID string) *event.WorkspacePlace {
 // commandLine runs a command of the program against a node, which must succeed.
 func (p *process) commandLine(args ...string) string {
 	p.t.Helper()
-	cmd := self(p.t, append(args, "--server", p.url)...)
-	cmd.Env = append(cmd.Env, "AGENTD_TOKEN="+p.token())
-	out, err := cmd.CombinedOutput()
+	out, err := p.shell(args...)
 	if err != nil {
 		p.t.Fatalf("agentd %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
+	return out
+}
+
+// shell runs a command of the program against a node, and returns all that it says.
+func (p *process) shell(args ...string) (string, error) {
+	p.t.Helper()
+	cmd := self(p.t, append(args, "--server", p.url)...)
+	cmd.Env = append(cmd.Env, "AGENTD_TOKEN="+p.token())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // TestNodesThatNeverComeBack kills a node with a session whose files only it has. The session
