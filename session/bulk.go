@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -165,21 +166,47 @@ func (r *request) keepOutside(ctx context.Context, result any, first bool) error
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "the result could not be stored")
 	}
-	// A write needs a claim. This one's name is that of no session, and it is given
-	// back at once.
-	s := r.m.opt.Store
-	sum := sha256.Sum256([]byte(r.key))
-	name := "part_" + hex.EncodeToString(sum[:])
-	claim, err := s.Claim(ctx, name)
-	if err != nil {
-		return storeFault(err)
-	}
-	entry := store.Entry{Kind: kindKey, Key: r.key, Value: v}
-	err = s.Append(ctx, []*store.Batch{{SessionID: name, Epoch: claim.Epoch, Index: []store.IndexOp{{Entry: entry, IfAbsent: first}}}})[0]
-	if err = errors.Join(err, s.Release(context.WithoutCancel(ctx), name, claim.Epoch)); err != nil {
+	op := store.IndexOp{Entry: store.Entry{Kind: kindKey, Key: r.key, Value: v}, IfAbsent: first}
+	if err := r.m.writeOutside(ctx, op); err != nil {
 		return storeFault(err)
 	}
 	return nil
+}
+
+// outsideClaims is how many names there are under which something is written that belongs to
+// no session. The store keeps each name that was ever claimed, so there are only so many.
+const outsideClaims = 64
+
+// writeOutside writes an index entry that belongs to no session. A write needs a claim; its
+// name is one that no session can have, and it is given back at once. A name that another node has at
+// the moment, or had when it died, is passed over.
+func (m *Manager) writeOutside(ctx context.Context, op store.IndexOp) error {
+	sum := sha256.Sum256([]byte(op.Key))
+	var err error
+	for i := range outsideClaims {
+		err = m.writeClaimed(ctx, fmt.Sprintf("part/%02d", (int(sum[0])+i)%outsideClaims), op)
+		if _, owned := errors.AsType[*store.OwnedError](err); !owned {
+			return err
+		}
+	}
+	return err
+}
+
+// writeClaimed is writeOutside under a name.
+func (m *Manager) writeClaimed(ctx context.Context, name string, op store.IndexOp) error {
+	// A second claim of this process would fence the first.
+	leave, err := m.repeats.enter(ctx, []string{"claim/" + name})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s := m.opt.Store
+	claim, err := s.Claim(ctx, name)
+	if err != nil {
+		return err
+	}
+	err = s.Append(ctx, []*store.Batch{{SessionID: name, Epoch: claim.Epoch, Index: []store.IndexOp{op}}})[0]
+	return errors.Join(err, s.Release(context.WithoutCancel(ctx), name, claim.Epoch))
 }
 
 // turnsToInterrupt chooses turns.
