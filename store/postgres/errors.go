@@ -16,18 +16,20 @@ import (
 
 // SQLSTATEs that the engine tells apart.
 const (
-	codeRejected       = "AG001" // raised by agentd.require
-	codeUnique         = "23505"
-	codeSerialization  = "40001"
-	codeDeadlock       = "40P01"
-	codeDiskFull       = "53100"
-	codeOutOfMemory    = "53200"
-	codeTooMany        = "53300" // connections
-	codeUndefinedTable = "42P01"
-	codeReadOnly       = "25006" // a standby, or a primary that became one
-	codeNotNow         = "57P03" // it starts, stops or recovers
-	codeDataCorrupted  = "XX001"
-	codeIndexCorrupted = "XX002"
+	codeRejected         = "AG001" // raised by agentd.require
+	codeUnique           = "23505"
+	codeSerialization    = "40001"
+	codeDeadlock         = "40P01"
+	codeDiskFull         = "53100"
+	codeOutOfMemory      = "53200"
+	codeTooMany          = "53300" // connections
+	codeUndefinedTable   = "42P01"
+	codeLockNotAvailable = "55P03"
+	codeQueryCanceled    = "57014"
+	codeReadOnly         = "25006" // a standby, or a primary that became one
+	codeNotNow           = "57P03" // it starts, stops or recovers
+	codeDataCorrupted    = "XX001"
+	codeIndexCorrupted   = "XX002"
 )
 
 // sqlState returns the code of an error that aborted a statement, or "".

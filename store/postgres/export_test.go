@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,13 +40,44 @@ func (s *Store) DropMonth(ctx context.Context, month int) error {
 // SetPacking has decide say for each append whether records share rows.
 func (s *Store) SetPacking(decide func() bool) { s.packing.decide.Store(&decide) }
 
+// Version is the number of steps that there are.
+func Version() int {
+	steps, err := loadMigrations(migrationFiles)
+	if err != nil {
+		panic(err)
+	}
+	return len(steps)
+}
+
 // MigrateTo brings a database to an earlier version of the schema.
 func MigrateTo(ctx context.Context, conn *pgx.Conn, version int) error {
 	steps, err := loadMigrations(migrationFiles)
 	if err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return applyMigrations(ctx, tx, steps[:version]) })
+	return bringTo(ctx, conn, steps[:version], slog.New(slog.DiscardHandler))
+}
+
+// MigrateFurther applies one more step than there is.
+func MigrateFurther(ctx context.Context, conn *pgx.Conn, text string, log *slog.Logger) error {
+	steps, err := loadMigrations(migrationFiles)
+	if err != nil {
+		return err
+	}
+	next := migration{version: max(len(steps)+1, firstOnline), name: "further", sql: text, checksum: text}
+	for len(steps)+1 < next.version { // the rule begins later
+		steps = append(steps, migration{version: len(steps) + 1, name: "none", sql: "SELECT 1"})
+	}
+	return bringTo(ctx, conn, append(steps, next), log)
+}
+
+// AloneMark begins a step without a transaction.
+const AloneMark = aloneMark
+
+func bringTo(ctx context.Context, conn *pgx.Conn, steps []migration, log *slog.Logger) error {
+	m := &migrator{steps: steps, turn: conn, log: log}
+	m.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, conn.Config()) }
+	return m.bringUpToDate(ctx)
 }
 
 // Checksum is that of a record's row.

@@ -298,7 +298,8 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkServer(ctx, conn, s.opts.AllowUnsafe); err != nil {
 		return err
 	}
-	version, err := migrate(ctx, conn)
+	beside := func(ctx context.Context) (*pgx.Conn, error) { return s.connect(ctx, "migration") }
+	version, err := migrate(ctx, conn, beside, s.opts.Logger)
 	if err != nil {
 		return err
 	}
