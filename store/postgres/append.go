@@ -54,16 +54,17 @@ INSERT INTO agentd.index_entries (kind, key, value)
 SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
 
 // putSQL leaves alone what is there with the same value: sessions say the same again with
-// each turn. It asks in a subquery, which is one search of the index for each entry whatever
-// the database believes about the size of the table.
+// each turn. It finds that out where it would insert, which is one search of the index fewer
+// for everything else than asking before.
 const putSQL = `
-INSERT INTO agentd.index_entries (kind, key, value)
-SELECT u.* FROM unnest($1::text[], $2::bytea[], $3::bytea[]) AS u (kind, key, value)
-WHERE (SELECT x.value FROM agentd.index_entries x WHERE x.kind = u.kind AND x.key = u.key) IS DISTINCT FROM u.value
-ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value`
+INSERT INTO agentd.index_entries AS x (kind, key, value)
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])
+ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value WHERE x.value <> excluded.value`
 
+// deleteSQL hides from the planner how many entries there are: for few it would take a plan of
+// their own to be cheaper than one for all, and make it each time.
 const deleteSQL = `
-DELETE FROM agentd.index_entries x USING unnest($1::text[], $2::bytea[]) AS d (kind, key)
+DELETE FROM agentd.index_entries x USING unnest((SELECT $1::text[]), $2::bytea[]) AS d (kind, key)
 WHERE x.kind = d.kind AND x.key = d.key`
 
 const stateSQL = `SELECT session_id, epoch, head FROM agentd.sessions WHERE session_id = ANY ($1)`

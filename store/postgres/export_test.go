@@ -84,3 +84,20 @@ func bringTo(ctx context.Context, conn *pgx.Conn, steps []migration, log *slog.L
 func Checksum(sessionID string, r store.Record) int64 {
 	return checksum(sessionID, r.Sequence, r.Hash[:], r.Data)
 }
+
+// Planned returns how often each statement that a connection prepared was planned for its
+// values, and how often it ran with a plan for all values.
+func (s *Store) Planned(ctx context.Context) (map[string][2]int64, error) {
+	rows, err := s.pool.Query(ctx, `SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements`)
+	if err != nil {
+		return nil, err
+	}
+	plans := map[string][2]int64{}
+	var text string
+	var custom, generic int64
+	_, err = pgx.ForEachRow(rows, []any{&text, &custom, &generic}, func() error {
+		plans[text] = [2]int64{custom, generic}
+		return nil
+	})
+	return plans, err
+}
