@@ -97,6 +97,28 @@ func withoutCancelling(c *pgx.ConnConfig) {
 	}
 }
 
+// withoutCancellingPooled is withoutCancelling where there is a pooler, which each connection
+// finds out for itself: the other end may be away when the store is opened, or be replaced.
+func withoutCancellingPooled(c *pgx.ConnConfig) {
+	var pooled atomic.Bool
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if pooled.Load() {
+			return nil, errNoCancelling
+		}
+		return dial(ctx, network, address)
+	}
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		answers, err := conn.Exec(ctx, `SELECT pg_backend_pid()::text`).ReadAll()
+		if err != nil {
+			return fmt.Errorf("look for a pooler: %w", err)
+		}
+		greeted := strconv.FormatUint(uint64(conn.PID()), 10)
+		pooled.Store(len(answers) != 1 || len(answers[0].Rows) != 1 || string(answers[0].Rows[0][0]) != greeted)
+		return nil
+	}
+}
+
 // parseReason returns the innermost cause of a parse error if it can't quote the URL.
 func parseReason(err error) error {
 	for {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"agentd/internal/pgtest"
 	"agentd/store/postgres"
 	"agentd/store/storetest"
@@ -83,6 +85,50 @@ func TestPoolerIsNotAskedToCancel(t *testing.T) {
 		if got := p.cancels.Load(); got > 0 != asked {
 			t.Errorf("%s: %d requests to cancel, want some: %v", address, got, asked)
 		}
+	}
+}
+
+// TestReplicaBehindAPooler: a standby behind a pooler answers what the database would, and the
+// pooler is not asked to cancel, though the database itself is reached directly.
+func TestReplicaBehindAPooler(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t)
+	standby := pgtest.Replica(t, primary)
+	address := primary.Database(t)
+	onStandby := sameDatabase(t, address, standby)
+	for { // the pooler would remember for a while that it wasn't there
+		conn, err := pgx.Connect(t.Context(), onStandby)
+		if err == nil {
+			_ = conn.Close(t.Context())
+			break
+		}
+	}
+	p, through := newProxy(t, standby.Pooled(t, onStandby))
+	s := openStore(t, address, &postgres.Options{LeaseTTL: time.Hour, Replica: through})
+	useReplica(t, s)
+	for range 10 {
+		replicaCheck{t, s}.expect("a replica behind a pooler", true)
+	}
+	for range 3 {
+		useReplica(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		on := s.OnReplica(ctx)
+		held, failed := p.Mute(), make(chan error, 1)
+		go func() {
+			_, err := s.Head(on, "a")
+			failed <- err
+		}()
+		<-held
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("a read that is given up: %v", err)
+		}
+		p.Mend()
+		replicaCheck{t, s}.expect("the read after it", true)
+	}
+	shut(t, s)
+	if got := p.cancels.Load(); got > 0 {
+		t.Errorf("%d requests to cancel reached the pooler", got)
 	}
 }
 

@@ -274,7 +274,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	if opts.Replica != "" {
-		if s.replica, err = openReplica(ctx, opts, s.pooled); err != nil {
+		if s.replica, err = openReplica(ctx, opts); err != nil {
 			s.pool.Close()
 			return nil, errors.Join(fmt.Errorf("replica: %w", err), conn.Close(ctx))
 		}

@@ -54,18 +54,16 @@ type replica struct {
 type onReplica struct{}
 
 // openReplica prepares the connections to the replica; it may be away.
-func openReplica(ctx context.Context, opts Options, pooled bool) (*replica, error) {
+func openReplica(ctx context.Context, opts Options) (*replica, error) {
 	opts.MaxConns = 0 // those of its own URL
 	config, err := parseURL(opts.Replica, opts)
 	if err != nil {
 		return nil, err
 	}
 	withoutSession(config.ConnConfig) // there may be a pooler before it, too
-	if pooled {
-		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
-			withoutCancelling(c)
-			return nil
-		}
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		withoutCancellingPooled(c)
+		return nil
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
