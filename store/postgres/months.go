@@ -23,6 +23,8 @@ const (
 	monthAhead = 7 * 24 * time.Hour
 	// monthsLock is the advisory lock under which a node makes tables.
 	monthsLock = migrationLock + 1
+	// monthGrant is what a role needs that makes the tables.
+	monthGrant = "GRANT CREATE ON SCHEMA agentd TO the role of this node, and GRANT the owner of agentd.events TO it"
 	// lockPatience bounds how long others may have to queue behind a lock on tables.
 	lockPatience = `SET LOCAL lock_timeout = '2s'`
 )
@@ -175,6 +177,6 @@ func (s *Store) tryMonths(ctx context.Context, conn *pgx.Conn) {
 	err := s.keepMonths(ctx, conn)
 	if now := time.Now(); err != nil && ctx.Err() == nil && now.Sub(s.months.told) >= time.Hour {
 		s.months.told = now
-		s.opts.Logger.Warn("postgres: there is no table for this month: its events are kept with the others, and retention removes them row by row", "error", err)
+		s.opts.Logger.Warn("postgres: there is no table for this month: its events are kept with the others, and retention removes them row by row", "error", err, "grant", monthGrant)
 	}
 }
