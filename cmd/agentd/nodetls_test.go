@@ -89,8 +89,8 @@ func (a *authority) sign(dir, ip string, usages ...x509.ExtKeyUsage) (cert, key 
 
 var both = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-// with returns the fleet with certificates of an authority in a folder.
-func (f *fleet) with(a *authority, dir string) *fleet {
+// withCertificate returns the fleet with certificates of an authority in a folder.
+func (f *fleet) withCertificate(a *authority, dir string) *fleet {
 	f.t.Helper()
 	cert, key := a.sign(dir, "127.0.0.1", both...)
 	text, err := os.ReadFile(f.config)
@@ -130,7 +130,7 @@ func TestNodesKnowEachOther(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	f := newFleet(t, "1h", slow).quick()
 	dirs := []string{f.dir(), f.dir(), f.dir()}
-	a, b := f.with(ca, dirs[0]).node(dirs[0]), f.with(ca, dirs[1]).node(dirs[1])
+	a, b := f.withCertificate(ca, dirs[0]).node(dirs[0]), f.withCertificate(ca, dirs[1]).node(dirs[1])
 	if !strings.HasPrefix(a.url, "https://") {
 		t.Fatalf("a node with a certificate listens on %s", a.url)
 	}
@@ -142,7 +142,7 @@ func TestNodesKnowEachOther(t *testing.T) {
 		t.Errorf("through another node: %v", err)
 	}
 	// One that others don't know gets nothing from them, and gives them nothing.
-	c := f.with(stranger, dirs[2]).node(dirs[2])
+	c := f.withCertificate(stranger, dirs[2]).node(dirs[2])
 	if err := c.again(made.SessionID); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("through a node of another authority: %v, want it to be unavailable", err)
 	}
@@ -150,7 +150,7 @@ func TestNodesKnowEachOther(t *testing.T) {
 		t.Errorf("a client that says that it is a node: %d, want 403", status)
 	}
 	// It gets a certificate of theirs, and is asked to read it.
-	f.with(ca, dirs[2])
+	f.withCertificate(ca, dirs[2])
 	if err := os.WriteFile(stranger.file, mustRead(t, ca.file), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestCertificatesForNodes(t *testing.T) {
 		"a key that is gone": {func(dir string) { _ = os.Remove(filepath.Join(dir, "node.key")) }, "node.key"},
 	} {
 		dir := f.dir()
-		with := f.with(ca, dir)
+		with := f.withCertificate(ca, dir)
 		c.spoil(dir)
 		out, errs, code := program(t, "serve", "--data", f.url, "--state-dir", dir, "--config", with.config, "--listen", "127.0.0.1:0")
 		if code != exitUsage || !strings.Contains(errs, c.says) {
