@@ -107,6 +107,11 @@ func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
 		collectPool(w, p.PoolFigures())
 		collectObjects(w, p.ObjectFigures())
 		collectReplica(w, p.ReplicaFigures())
+		table := 1.0
+		if problem, _ := p.MonthProblem(); problem != "" {
+			table = 0
+		}
+		w.Gauge("agentd_database_month_table", "1 while there is a table for the month's events, 0 if this node can't make it.", table)
 	}
 }
 

@@ -162,10 +162,17 @@ func (a *app) storeFindings(ctx context.Context, c *config.Config) []finding {
 		return []finding{fail("store", "", "%s", describe(explain(err)))}
 	}
 	meta, err := s.Meta(ctx)
+	var problem, grant string
+	if p, ok := s.(*postgres.Store); ok {
+		problem, grant = p.MonthProblem()
+	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		return []finding{fail("store", "", "%v", err)}
 	}
 	found := []finding{ok("store", "%s at %s, version %d", meta.Engine, meta.Location, meta.Version)}
+	if problem != "" {
+		found = append(found, warn("store", grant, "there is no table for this month, and retention removes events row by row: %s", problem))
+	}
 	for _, r := range meta.Recovery {
 		found = append(found, warn("store", "run \"agentd verify\"", "%s", r))
 	}

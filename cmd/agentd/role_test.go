@@ -37,7 +37,13 @@ func TestRoleWithoutTheRightToCreate(t *testing.T) {
 		p.completed(p.submit("hello"))
 	}
 	owner.completed(owner.submitTo(p.submit("hello").SessionID))
+	if got := (&storm{t: t, p: p}).figures().by["agentd_database_month_table"]; got != 0 {
+		t.Errorf("agentd_database_month_table is %v", got)
+	}
 	p.end()
+	if out, errs, _ := program(t, "doctor", "--data", limited.url, "--state-dir", f.dir(), "--config", f.config); !strings.Contains(out, "GRANT CREATE ON SCHEMA agentd") {
+		t.Errorf("agentd doctor says:\n%s%s", out, errs)
+	}
 	log := p.remainingLog()
 	if n := strings.Count(log, "there is no table for this month"); n != 1 || !strings.Contains(log, "GRANT CREATE ON SCHEMA agentd") {
 		t.Errorf("the log says it %d times:\n%s", n, log)

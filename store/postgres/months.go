@@ -83,6 +83,8 @@ type months struct {
 	now atomic.Pointer[func() time.Time]
 	// told is when it was said last that tables can't be made.
 	told time.Time
+	// problem is why they couldn't be made the last time; nil if they could.
+	problem atomic.Pointer[string]
 }
 
 // sql returns the statements for what is appended now, nil if there is no table for it.
@@ -175,8 +177,23 @@ func (s *Store) learnMonths(ctx context.Context, conn *pgx.Conn) error {
 // then, and that is said once an hour.
 func (s *Store) tryMonths(ctx context.Context, conn *pgx.Conn) {
 	err := s.keepMonths(ctx, conn)
+	if err == nil {
+		s.months.problem.Store(nil)
+	} else if ctx.Err() == nil {
+		text := err.Error()
+		s.months.problem.Store(&text)
+	}
 	if now := time.Now(); err != nil && ctx.Err() == nil && now.Sub(s.months.told) >= time.Hour {
 		s.months.told = now
 		s.opts.Logger.Warn("postgres: there is no table for this month: its events are kept with the others, and retention removes them row by row", "error", err, "grant", monthGrant)
 	}
+}
+
+// MonthProblem says why the table of a month couldn't be made, and what to grant if it lacks
+// a right; both are empty if there is such a table.
+func (s *Store) MonthProblem() (problem, grant string) {
+	if p := s.months.problem.Load(); p != nil {
+		return *p, monthGrant
+	}
+	return "", ""
 }
