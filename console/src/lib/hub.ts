@@ -9,8 +9,12 @@ const feedTypes = [
   "rate_limit.*", "runtime.*", "snapshot.*", "artifact.*", "tool.result", "tool.failed", "context.*",
 ];
 
-/** How long events are gathered before tabs get them. */
-const gatherFor = 16;
+/**
+ * How long events are gathered before tabs get them: a frame. The more there were the last time, the longer, because
+ * a tab draws once for each delivery, and nobody reads hundreds of facts a second: drawing them sixty times a second
+ * keeps the processors from everything else.
+ */
+const gatherFor = { least: 16, perEvent: 4, most: 100 };
 /** How many events a message has at most: a tab reads one without keeping a person waiting. */
 const mostInMessage = 500;
 const longestWait = 5000;
@@ -54,6 +58,8 @@ export class Hub {
   #cursor = "";
   #facts: Fact[] = [];
   #flush: ReturnType<typeof setTimeout> | undefined;
+  /** How many events the last delivery had. */
+  #delivered = 0;
 
   /** join adds a tab; the function that it returns handles its messages. */
   join(post: (m: FromWorker) => void): (m: ToWorker) => void {
@@ -236,12 +242,13 @@ export class Hub {
   }
 
   #schedule(): void {
-    this.#flush ??= setTimeout(() => this.#deliver(), gatherFor);
+    this.#flush ??= setTimeout(() => this.#deliver(), Math.min(gatherFor.most, Math.max(gatherFor.least, gatherFor.perEvent * this.#delivered)));
   }
 
   #deliver(): void {
     clearTimeout(this.#flush);
     this.#flush = undefined;
+    this.#delivered = this.#facts.length;
     if (this.#facts.length > 0) {
       for (let at = 0; at < this.#facts.length; at += mostInMessage) {
         const facts = this.#facts.slice(at, at + mostInMessage);
@@ -251,6 +258,7 @@ export class Hub {
     }
     for (const f of this.#bySubscription.values()) {
       if (f.waiting.length === 0) continue;
+      this.#delivered += f.waiting.length;
       for (let at = 0; at < f.waiting.length; at += mostInMessage) f.port.post({ kind: "events", id: f.id, events: f.waiting.slice(at, at + mostInMessage) });
       f.waiting = [];
     }
