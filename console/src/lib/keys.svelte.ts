@@ -11,6 +11,8 @@ export interface Key {
   run: (e: KeyboardEvent) => void;
   /** Also while a field is edited. */
   always?: boolean;
+  /** Also while it is held down: for what moves. What acts does so once for each press. */
+  repeats?: boolean;
   /** Left out while this is false. */
   when?: () => boolean;
 }
@@ -65,6 +67,10 @@ export function listenForKeys(): void {
     const two = pending ? `${pending} ${one}` : "";
     const usable = allKeys().filter((k) => k.always || (!inField && !inDialog));
     const hit = usable.find((k) => two && k.keys === two) ?? usable.find((k) => k.keys === one);
+    if (e.repeat && !hit?.repeats) {
+      if (hit) e.preventDefault();
+      return;
+    }
     pending = "";
     if (hit) {
       e.preventDefault();
