@@ -43,9 +43,9 @@ export default {
     await rows.nth(2).waitFor();
     await screen(page, "sessions");
     for (const id of ["one", "two"]) await page.getByRole("row", { name: new RegExp(`${id} heron`) }).getByRole("checkbox").check();
-    await page.getByRole("button", { name: "Tag…" }).click();
-    await page.getByRole("dialog").getByLabel("Tag").fill("birds");
-    await page.getByRole("dialog").getByRole("button", { name: "Tag" }).click();
+    await page.getByRole("button", { name: "Tags…" }).click();
+    await page.getByRole("dialog").getByLabel("Tag", { exact: true }).fill("birds");
+    await page.getByRole("dialog").getByRole("button", { name: "Tag", exact: true }).click();
     await eventually(() => s.call("list_sessions", { tags: ["birds"] }), (r) => r.total === 2);
     await page.getByRole("link", { name: "birds" }).nth(1).waitFor();
     for (const id of ["one", "two"]) await page.getByRole("row", { name: new RegExp(`${id} heron`) }).getByRole("checkbox").check();
@@ -53,5 +53,68 @@ export default {
     await page.getByText("Archived: 2").waitFor();
     await rows.nth(1).waitFor({ state: "detached" });
     await page.getByRole("row", { name: /three heron/ }).waitFor();
+  },
+
+  "all are chosen at once, and tags and pins are taken away again": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (const id of ["one", "two", "three"]) await s.done(await s.turn(`${id} heron`, { sessionId: id }));
+    await s.call("update_session", { sessionId: "one", tags: ["birds", "river"], pinned: true });
+    await s.call("update_session", { sessionId: "two", tags: ["birds"] });
+    const page = await visit(t, s, "/sessions");
+    const several = page.getByRole("region", { name: "Several" });
+    const tags = async () => Object.fromEntries((await s.call("list_sessions")).sessions.map((x) => [x.sessionId, x.tags ?? []]));
+    const all = page.getByRole("button", { name: "Choose all 3" });
+    await all.click();
+    await several.getByText("3 chosen").waitFor();
+    await several.getByRole("button", { name: "Tags…" }).click();
+    const removing = page.getByRole("dialog").getByRole("group", { name: "Remove a tag" });
+    await removing.getByRole("button", { name: "river" }).waitFor();
+    await axe(page, "tags of several sessions");
+    await removing.getByRole("button", { name: "birds" }).click();
+    await page.getByText("Removed birds: 2").waitFor();
+    assert.deepEqual(await tags(), { one: ["river"], two: [], three: [] });
+    // Of pinned ones and others both is offered, and each changes what has to change.
+    await all.click();
+    await several.getByRole("button", { name: "Pin", exact: true }).waitFor();
+    await several.getByRole("button", { name: "Unpin" }).click();
+    await page.getByText("Unpinned: 1").waitFor();
+    assert.equal((await s.call("list_sessions", { pinned: true })).total, 0);
+    await all.click();
+    await several.getByRole("button", { name: "Unpin" }).waitFor({ state: "detached" });
+    await several.getByRole("button", { name: "Pin", exact: true }).click();
+    await page.getByText("Pinned: 3", { exact: true }).waitFor();
+    assert.equal((await s.call("list_sessions", { pinned: true })).total, 3);
+  },
+
+  "of several, what fails says why, with its code, its request and what to do": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (const id of ["one", "two"]) await s.done(await s.turn(`${id} heron`, { sessionId: id }));
+    const page = await visit(t, s, "/sessions");
+    const several = page.getByRole("region", { name: "Several" });
+    await page.getByRole("button", { name: "Choose all 2" }).click();
+    // One is gone, and the page hears nothing of it.
+    for (const path of ["**/v1/commands/list_sessions", "**/v1/rpc"]) await page.route(path, (route) => route.abort());
+    await s.call("delete_session", { sessionId: "two" });
+    const failed = page.getByRole("region", { name: "Not done" });
+    const explained = async () => {
+      await failed.getByText("1 of 2 could not be done").waitFor();
+      await failed.getByText("not_found", { exact: true }).waitFor();
+      await failed.getByText(/It may have been deleted/).waitFor();
+      await failed.getByText(/^Request /).waitFor();
+      await failed.getByRole("link", { name: "two" }).waitFor();
+    };
+    await several.getByRole("button", { name: "Pin", exact: true }).click();
+    await explained();
+    await page.getByText("Pinned: 1, not done: 1").waitFor();
+    // What failed stays chosen, so that it can be tried again.
+    await several.getByText("1 chosen").waitFor();
+    await failed.getByRole("button", { name: "Dismiss" }).click();
+    await failed.waitFor({ state: "detached" });
+    await page.getByRole("row", { name: /one heron/ }).getByRole("checkbox").check();
+    await several.getByRole("button", { name: "Archive", exact: true }).click();
+    await explained();
+    await page.getByText("Archived: 1, not done: 1").waitFor();
+    assert.equal((await s.call("list_sessions", { archived: true })).total, 1);
+    await page.unrouteAll();
   },
 };

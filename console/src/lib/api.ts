@@ -144,6 +144,16 @@ export function once(): string {
   return crypto.randomUUID();
 }
 
+/** callNumbered carries out a command and also returns the request's id, for an answer that says of each part how it went. */
+export function callNumbered<C extends CommandName>(command: C, params: Commands[C]["params"]): Promise<{ result: Commands[C]["result"]; requestId?: string }> {
+  return activity.during(
+    send(`/v1/commands/${command}`, { method: "POST", body: JSON.stringify(params), headers: { "Content-Type": "application/json" } }).then(async (res) => ({
+      result: (await res.json()) as Commands[C]["result"],
+      requestId: res.headers.get("X-Request-ID") ?? undefined,
+    })),
+  );
+}
+
 /** get reads JSON from an address. */
 export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return activity.during(send(path, { signal }).then((res) => res.json() as Promise<T>));
