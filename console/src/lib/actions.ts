@@ -7,15 +7,38 @@ function args(a: ActionRecord): Args {
   return (a.safeArgs && typeof a.safeArgs === "object" && !Array.isArray(a.safeArgs) ? a.safeArgs : {}) as Args;
 }
 
+/** The arguments that a proposed diff shows. */
+export const inDiff: Record<string, string[]> = { write_file: ["path", "content"], edit_file: ["path", "old", "new", "all"] };
+
+/** signed writes a sign before each line of a text, and counts the lines. */
+function signed(text: unknown, sign: string): { lines: string; count: number } {
+  const t = String(text ?? "");
+  if (t === "") return { lines: "", count: 0 };
+  const body = t.endsWith("\n") ? t.slice(0, -1) : t;
+  let count = 1;
+  for (let at = body.indexOf("\n"); at >= 0; at = body.indexOf("\n", at + 1)) count++;
+  return { lines: `\n${sign}${body.replaceAll("\n", `\n${sign}`)}`, count };
+}
+
 /** proposedDiff is the change that a call to write or edit a file proposes, as a unified diff; empty for other calls. */
 export function proposedDiff(a: ActionRecord): string {
   const p = args(a);
-  const path = String(p.path ?? "");
-  const lines = (t: unknown, sign: string) => String(t ?? "").replace(/\n$/, "").split("\n").map((l) => sign + l).join("\n");
-  if (a.toolName === "write_file" && typeof p.content === "string") return `--- ${path}\n+++ ${path}\n@@ the whole file @@\n${lines(p.content, "+")}`;
-  if (a.toolName === "edit_file") return `--- ${path}\n+++ ${path}\n@@ ${p.all ? "every place" : "one place"} @@\n${lines(p.old, "-")}\n${lines(p.new, "+")}`;
+  // A path is one line, whatever is in it.
+  const path = String(p.path ?? "").replace(/[\n\t]/g, (c) => (c === "\n" ? "␊" : "␉"));
+  const head = `--- ${path}\n+++ ${path}`;
+  if (a.toolName === "write_file" && typeof p.content === "string") {
+    const all = signed(p.content, "+");
+    return `${head}\n@@ -0,0 +1,${all.count} @@ the whole file${all.lines}${p.content && !p.content.endsWith("\n") ? "\n\\ No newline at the end" : ""}`;
+  }
+  if (a.toolName === "edit_file") {
+    const [before, after] = [signed(p.old, "-"), signed(p.new, "+")];
+    return `${head}\n@@ -1,${before.count} +1,${after.count} @@ ${p.all ? "every place" : "one place"}${before.lines}${after.lines}`;
+  }
   return "";
 }
+
+/** The arguments themselves are shown whole; a line about them needn't repeat a long one. */
+const short = (text: string) => (text.length > 200 ? `${text.slice(0, 199)}…` : text);
 
 /** impact says in a line what would happen. */
 export function impact(a: ActionRecord): string {
@@ -24,8 +47,8 @@ export function impact(a: ActionRecord): string {
   switch (a.actionType) {
     case "tool_permission":
     case "sandbox_escape":
-      if (a.toolName === "shell") return `Runs ${(scope.commands ?? [String(p.command ?? "a command")]).map((c) => `“${c}”`).join(", then ")}${a.actionType === "sandbox_escape" ? " outside of the sandbox" : ""}.`;
-      if (a.toolName === "write_file" || a.toolName === "edit_file") return `Writes ${(scope.paths ?? [String(p.path)]).join(", ")}.`;
+      if (a.toolName === "shell") return `Runs ${(scope.commands ?? [String(p.command ?? "a command")]).map((c) => `“${short(c)}”`).join(", then ")}${a.actionType === "sandbox_escape" ? " outside of the sandbox" : ""}.`;
+      if (a.toolName === "write_file" || a.toolName === "edit_file") return `Writes ${(scope.paths ?? [short(String(p.path ?? "a file"))]).join(", ")}.`;
       return `Calls ${a.toolName}${scope.paths?.length ? ` on ${scope.paths.join(", ")}` : ""}.`;
     case "structured_input":
       return "The turn goes on with your answer.";
@@ -57,18 +80,7 @@ export function wayBack(a: ActionRecord): string {
   }
 }
 
-/** ruleFor is the narrowest rule that would have allowed the call without asking. */
-export function ruleFor(a: ActionRecord): PolicyRule | null {
-  if (a.actionType !== "tool_permission" || !a.toolName) return null;
-  const p = args(a);
-  const reason = "kept from an approval";
-  if (a.toolName === "shell") {
-    const commands = ((a.scope ?? {}) as { commands?: string[] }).commands ?? [];
-    const words = (commands[0] ?? String(p.command ?? "")).trim().split(/\s+/);
-    if (commands.length > 1 || !words[0]) return null;
-    const stem = words[1] && /^[a-z][\w-]*$/.test(words[1]) ? `${words[0]} ${words[1]}` : words[0];
-    return { decision: "allow", tool: "shell", match: `${stem} *`, reason };
-  }
-  if (typeof p.path === "string") return { decision: "allow", tool: a.toolName, match: p.path, reason };
-  return { decision: "allow", tool: a.toolName, reason };
+/** sayRule is a rule in a line. */
+export function sayRule(r: PolicyRule): string {
+  return [r.decision, r.tool, r.match].filter(Boolean).join(" ");
 }
