@@ -39,6 +39,61 @@ export default {
     await page.getByRole("cell", { name: "never/**" }).waitFor();
     assert.ok((await s.call("get_policy")).rules.some((r) => r.match === "never/**" && r.decision === "deny"));
   },
+  "rules that were kept are changed and removed by those who may; the configuration's stay": async (t) => {
+    const s = await ownServer(t, { config: { permissions: { rules: [{ decision: "deny", tool: "shell", match: "git push *", reason: "pushes are manual" }] } } });
+    await s.call("set_policy", { rules: [{ decision: "deny", tool: "write_file", match: "never/**" }, { decision: "ask", tool: "shell", match: "make *" }] });
+    const { token } = await s.call("create_token", { name: "someone", role: "client", account: "team" });
+    const turn = await s.call("submit_turn", { create: true, sessionId: "theirs", input: "write it" }, token);
+    await s.asked(turn);
+    await s.call("set_policy", { sessionId: "theirs", rules: [{ decision: "allow", tool: "shell", match: "ls *" }, { decision: "deny", tool: "shell", match: "curl *" }] }, token);
+    const rules = async (params = {}) => (await s.call("get_policy", params)).rules.map((r) => [r.decision, r.tool, r.match]);
+    const configured = ["deny", "shell", "git push *"];
+    const page = await visit(t, s, "/policy");
+    const table = page.getByRole("table", { name: "Rules", exact: true });
+    const row = (match) => table.getByRole("row").filter({ hasText: match });
+    await row("git push *").waitFor();
+    assert.equal(await row("git push *").getByRole("button").count(), 0, "the configuration's rules stay");
+    // A second step removes one, and leaves the others.
+    await row("never/**").getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("dialog").getByText("deny write_file never/**").waitFor();
+    await axe(page, "remove a rule");
+    assert.equal((await rules()).length, 3);
+    // What was added elsewhere meanwhile stays.
+    await s.call("set_policy", { rules: [{ decision: "deny", tool: "write_file", match: "never/**" }, { decision: "ask", tool: "shell", match: "make *" }, { decision: "deny", tool: "shell", match: "wget *" }] });
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await row("never/**").waitFor({ state: "detached" });
+    assert.deepEqual(await rules(), [configured, ["ask", "shell", "make *"], ["deny", "shell", "wget *"]]);
+    await row("make *").getByRole("button", { name: "Change" }).click();
+    await page.getByLabel("Match").fill("make clean");
+    await page.getByRole("button", { name: "Keep the change" }).click();
+    await row("make clean").waitFor();
+    assert.deepEqual(await rules(), [configured, ["deny", "shell", "wget *"], ["ask", "shell", "make clean"]]);
+    // A client may not write the host's policy, and may write that of a session of its own, which a card leads to.
+    const own = await visit(t, s, "/policy", { token });
+    await own.getByText("The host's policy is an admin's to change.").waitFor();
+    assert.equal(await own.getByRole("button", { name: /Keep|Remove|Change/ }).count(), 0);
+    await go(own, "/inbox");
+    await own.getByText("Why, sandbox and rule").click();
+    await own.getByRole("link", { name: "Policy of the session" }).click();
+    await settle(own, "/policy?session=theirs");
+    const theirs = own.getByRole("table", { name: "Rules", exact: true }).getByRole("row");
+    await theirs.filter({ hasText: "curl *" }).getByRole("button", { name: "Change" }).waitFor();
+    for (const match of ["git push *", "wget *"]) assert.equal(await theirs.filter({ hasText: match }).getByRole("button").count(), 0, match);
+    await theirs.filter({ hasText: "curl *" }).getByRole("button", { name: "Remove" }).click();
+    await own.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await theirs.filter({ hasText: "curl *" }).waitFor({ state: "detached" });
+    await own.getByLabel("Tool", { exact: true }).fill("read_file");
+    await own.getByRole("button", { name: "Keep for this session" }).click();
+    await theirs.filter({ hasText: "read_file" }).waitFor();
+    const session = (await s.call("get_policy", { sessionId: "theirs" })).rules.filter((r) => r.source === "session").map((r) => [r.decision, r.tool, r.match]);
+    assert.deepEqual(session, [["allow", "shell", "ls *"], ["ask", "read_file", undefined]]);
+    assert.equal((await rules()).length, 3);
+    // Another session is chosen by its id.
+    await page.getByLabel("Of the session").fill("theirs");
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await settle(page, "/policy?session=theirs");
+    await row("ls *").waitFor();
+  },
   "a pack is exported, verified here and by the program, and one changed byte is found by both": async (t) => {
     const s = await server();
     await written(s, "proven");
