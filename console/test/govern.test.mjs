@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { assert, axe, go, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
 
 const verdict = (page) => page.getByRole("status", { name: "Verification" });
 
@@ -243,6 +243,52 @@ export default {
       await settle(page);
       assert.equal(await page.locator("main .problem").count(), 0, view);
     }
+  },
+  "an admin changes a limit and takes it back": async (t) => {
+    const s = await ownServer(t);
+    const { token } = await s.call("create_token", { name: "someone", role: "client", account: "team" });
+    await s.call("create_session", {}, token); // what an account uses is listed from its first session on
+    const page = await visit(t, s, "/admin?view=quotas");
+    const limits = async () => Object.fromEntries((await s.call("get_quotas", { account: "team" })).quotas.map((x) => [x.quota, x.limit]));
+    const before = await limits();
+    const dialog = page.getByRole("dialog");
+    const change = page.getByRole("button", { name: "Change sessions of team" });
+    const row = page.getByRole("row", { name: /team sessions/ });
+    await change.click();
+    await dialog.getByLabel("At most").fill("7");
+    await axe(page, "a limit");
+    await dialog.getByRole("button", { name: "Set" }).click();
+    await row.getByText("7", { exact: true }).waitFor();
+    assert.deepEqual(await limits(), { ...before, sessions: 7 });
+    await change.click();
+    await dialog.getByRole("button", { name: "All as configured" }).click();
+    await row.getByText("7", { exact: true }).waitFor({ state: "detached" });
+    assert.deepEqual(await limits(), before);
+  },
+  "an admin counts old sessions, then has their events removed": async (t) => {
+    const s = await ownServer(t);
+    await s.done(await s.turn("hello", { sessionId: "old" }));
+    const page = await visit(t, s, "/admin?view=retention");
+    await page.getByRole("button", { name: "Remove old events…" }).click();
+    const dialog = page.getByRole("dialog");
+    const remove = dialog.getByRole("button", { name: "Remove", exact: true });
+    const days = dialog.getByLabel(/older than/);
+    await days.fill("3000");
+    await dialog.getByRole("button", { name: "Count" }).click();
+    await dialog.getByText("0 sessions are old enough.").waitFor();
+    assert.ok(await remove.isDisabled());
+    await days.fill("0.000000012"); // a millisecond
+    await axe(page, "old events");
+    await dialog.getByRole("button", { name: "Count" }).click();
+    await dialog.getByText("1 sessions are old enough.").waitFor();
+    assert.ok(!(await s.call("get_retention")).run, "counting removes nothing");
+    // Another time is another count.
+    await days.fill("5");
+    assert.ok(await remove.isDisabled());
+    await days.fill("0.000000012");
+    await remove.click();
+    await eventually(() => s.call("get_retention"), (r) => r.run?.status === "completed" && r.run.sessions === 1);
+    await page.getByText(/of 1 sessions/).waitFor();
   },
   "a list of more than one page is shown whole": async (t) => {
     const s = await ownServer(t);
