@@ -96,6 +96,19 @@ export default {
     assert.equal(await card.getByText(/are not shown yet/).count(), 0);
   },
 
+  "ten megabytes can be read to their end, one part at a time": async (t) => {
+    const huge = [{ tools: [{ name: "write_file", arguments: { path: "huge.txt", content: `${"z".repeat(10 << 20)}\nLAST-OF-THE-FILE` } }] }];
+    const s = await ownServer(t, { answers: huge });
+    const { actionId } = await s.asked(await s.turn("write it", { sessionId: "huge" }));
+    const page = await visit(t, s, "/inbox");
+    const card = cardOf(page, actionId);
+    await card.getByRole("button", { name: "Last part" }).click();
+    await card.getByText("LAST-OF-THE-FILE").waitFor();
+    const drawn = await card.evaluate((x) => ({ elements: x.querySelectorAll("*").length, characters: x.textContent.length }));
+    assert.ok(drawn.elements < 1000 && drawn.characters < 100_000, JSON.stringify(drawn));
+    await card.getByText(/characters of the arguments are not shown yet/).waitFor();
+  },
+
   "arguments that can't be read are not allowed with one press": async (t) => {
     const s = await ownServer(t, { answers });
     const { actionId } = await s.asked(await s.turn("long one", { sessionId: "unread" }));

@@ -301,7 +301,7 @@ export default {
     await s.call("export_evidence", { sessionId: "done" });
     const { token } = await s.call("create_token", { name: "watcher", role: "observer" });
     const paths = ["/", "/inbox", "/sessions", "/s/done", "/s/asks", "/s/done?tab=files", "/s/done?tab=processes", "/s/done?tab=context", "/s/done?tab=cost", "/tasks?id=task_seen", "/jobs?id=job_seen", "/schedules", "/replay/done", "/compare?a=done&b=asks", "/bench", "/evidence", "/policy", "/peers", "/peers?view=tools", "/usage", "/admin", "/admin?view=store"];
-    const changes = /^(New|Interrupt|Fork|Export|Cancel|Retry|Start|Pause|Resume|Run now|Keep|Revoke|Undo|Compact|End it|Disconnect|Send|Allow|Always|Approve|Deny|Submit|Forget|Tag|Pin|Archive|Replay)/;
+    const changes = /^(New|Interrupt|Fork|Export|Cancel|Retry|Start|Pause|Resume|Run now|Keep|Revoke|Undo|Compact|End it|Disconnect|Send|Allow|Always|Approve|Deny|Submit|Forget|Tag|Pin|Unpin|Archive|Replay|Change|Remove|Choose)/;
     const controls = async (page) => {
       const found = {};
       for (const path of paths) {
