@@ -88,6 +88,9 @@ export default {
     const session = (await s.call("get_policy", { sessionId: "theirs" })).rules.filter((r) => r.source === "session").map((r) => [r.decision, r.tool, r.match]);
     assert.deepEqual(session, [["allow", "shell", "ls *"], ["ask", "read_file", undefined]]);
     assert.equal((await rules()).length, 3);
+    await go(own, "/s/theirs");
+    await own.locator("header.top").getByRole("link", { name: "policy" }).click();
+    await settle(own, "/policy?session=theirs");
     // Another session is chosen by its id.
     await page.getByLabel("Of the session").fill("theirs");
     await page.getByRole("button", { name: "Show", exact: true }).click();
