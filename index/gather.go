@@ -218,12 +218,16 @@ func (x *Indexer) readSpan(ctx context.Context, b *gathered, s *span) error {
 	if s.first > s.last {
 		return nil
 	}
+	facts, hot := x.hot.takeSpan(s)
+	if len(facts) > 0 {
+		x.noteOwner(s.sessionID, facts[0].Payload)
+	}
 	owner, err := x.owner(ctx, s.sessionID)
 	deleted := fault.KindOf(err) == fault.NotFound
 	if err != nil && !deleted {
 		return err
 	}
-	if facts, ok := x.hot.takeSpan(s); ok {
+	if hot {
 		for i := range facts {
 			if !deleted || facts[i].Type == event.TypeSessionDeleted {
 				b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: &facts[i]})
@@ -303,9 +307,27 @@ func (x *Indexer) owner(ctx context.Context, sessionID string) (Owner, error) {
 	if err != nil {
 		return Owner{}, err
 	}
+	x.keepOwner(sessionID, o)
+	return o, nil
+}
+
+// noteOwner keeps the owner that a session's first fact names, so that the store isn't asked
+// for what was just written.
+func (x *Indexer) noteOwner(sessionID string, first event.Payload) {
+	created, ok := first.(*event.SessionCreated)
+	if !ok {
+		return
+	}
+	o := Owner{Account: created.Account}
+	if created.Workspace != nil {
+		o.Workspace = created.Workspace.Root
+	}
+	x.keepOwner(sessionID, o)
+}
+
+func (x *Indexer) keepOwner(sessionID string, o Owner) {
 	if len(x.owners) >= maxOwners {
 		clear(x.owners)
 	}
 	x.owners[sessionID] = o
-	return o, nil
 }

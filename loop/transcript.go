@@ -46,9 +46,24 @@ func (t *transcripts) offer(sessionID string, facts []event.Event) {
 		}
 		return
 	}
+	if id := beginsWith(facts); id != "" && t.byID[sessionID] == nil {
+		t.insert(key{sessionID, id}, newConversation())
+	}
 	for threadID, k := range t.byID[sessionID] {
 		k.c.offer(threadID, facts)
 	}
+}
+
+// beginsWith returns the main thread of a session that these facts are the beginning of, if
+// no history comes before it. Its conversation needs no look into the journal.
+func beginsWith(facts []event.Event) (threadID string) {
+	if len(facts) < 2 || facts[0].Sequence != 1 || facts[1].Type != event.TypeThreadStarted {
+		return ""
+	}
+	if p, ok := facts[0].Payload.(*event.SessionCreated); !ok || p.ForkedFrom != nil {
+		return ""
+	}
+	return facts[1].ThreadID
 }
 
 // conversationAt returns the thread's conversation with all facts through the given one.
@@ -111,6 +126,11 @@ func (t *transcripts) findConversation(k key) *conversation {
 func (t *transcripts) cacheConversation(k key, c *conversation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.insert(k, c)
+}
+
+// insert is cacheConversation for a caller that holds the lock.
+func (t *transcripts) insert(k key, c *conversation) {
 	if t.byID[k.session] == nil {
 		t.byID[k.session] = map[string]*kept{}
 	}

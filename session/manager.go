@@ -124,8 +124,10 @@ type Manager struct {
 	// summaries are those that lists showed lately.
 	summaries summaryCache
 	projects  projectCache
-	scratch   sync.Pool // of *[]byte, for encoding facts
-	forks     forkGuard
+	// readingRules is for stores that other nodes write to, where rules are read each time.
+	readingRules jointReads[[]command.ProjectRule]
+	scratch      sync.Pool // of *[]byte, for encoding facts
+	forks        forkGuard
 	// repeats keeps calls apart that may be the same one.
 	repeats lanes
 	quotas  quota.Book

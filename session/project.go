@@ -95,10 +95,10 @@ func (c *projectCache) wrote(b *store.Batch) {
 
 // projectRules returns the rules of a project, which the caller must not change.
 func (m *Manager) projectRules(ctx context.Context, account, root string) ([]command.ProjectRule, error) {
-	if m.shared != nil {
-		return m.readProjectRules(ctx, account, root)
-	}
 	key := account + "\x00" + root
+	if m.shared != nil {
+		return m.readingRules.read(ctx, key, func() ([]command.ProjectRule, error) { return m.readProjectRules(ctx, account, root) })
+	}
 	out, writes, ok := m.projects.get(key)
 	if ok {
 		return out, nil

@@ -227,22 +227,29 @@ func (m *Manager) Events(ctx context.Context, caller command.Caller, sessionID s
 	return out, last, nil
 }
 
-// lastDurable returns the sequence of a session's last durable fact. Of a session that this
-// node writes, and of which nothing is on its way, it is in memory; the store is asked
-// otherwise, so that a read never waits for a write.
+// lastDurable returns the sequence of a session's last durable fact.
 func (m *Manager) lastDurable(ctx context.Context, sessionID string) (uint64, error) {
+	last, _, err := m.durableEnd(ctx, sessionID)
+	return last, err
+}
+
+// durableEnd returns the sequence of a session's last durable fact and, if the session was
+// made here and nothing was written since, all of its facts. Of a session that this node
+// writes, and of which nothing is on its way, it is in memory; the store is asked otherwise,
+// so that a read never waits for a write.
+func (m *Manager) durableEnd(ctx context.Context, sessionID string) (uint64, []store.Record, error) {
 	if w := m.ownWriter(sessionID); w != nil {
-		last, rests := w.lastAtRest()
+		last, begun, rests := w.endAtRest()
 		m.releaseWriter(w)
 		if rests {
-			return last, nil
+			return last, begun, nil
 		}
 	}
 	head, err := m.opt.Store.Head(ctx, sessionID)
 	if err != nil {
-		return 0, storeFault(err)
+		return 0, nil, storeFault(err)
 	}
-	return head.Sequence, nil
+	return head.Sequence, nil, nil
 }
 
 // Open yields the ids of the sessions that have unfinished work.

@@ -346,7 +346,7 @@ func (m *Manager) SubscribeAs(ctx context.Context, caller command.Caller, sessio
 func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64) (*Subscription, error) {
 	s := &Subscription{m: m, id: sessionID, next: after, wake: make(chan struct{}, 1)}
 	s.topic = m.topics.subscribe(sessionID, s)
-	last, err := m.lastDurable(ctx, sessionID)
+	last, begun, err := m.durableEnd(ctx, sessionID)
 	if err == nil && last == 0 && sessionID != event.RuntimeSession {
 		err = noSession(sessionID)
 	}
@@ -356,6 +356,9 @@ func (m *Manager) Subscribe(ctx context.Context, sessionID string, after uint64)
 	}
 	m.topics.mu.Lock()
 	defer m.topics.mu.Unlock()
+	if e := s.topic.end.Load(); e.last == 0 {
+		s.topic.end.Store(&end{tail: begun})
+	}
 	m.topics.reach(sessionID, last)
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,9 @@ type writer struct {
 	chain  *store.Chain
 	open   bool
 	last   time.Time
+	// begun has the session's facts as long as they are those of its first batch, for who
+	// follows it from the start.
+	begun []store.Record
 	// partial says that an import of the session was cut off: the session can't be used
 	// but an import of the rest.
 	partial bool
@@ -141,20 +145,20 @@ func (w *writer) viewDurable(ctx context.Context, view func(*state.Session) erro
 	return w.settleUnchanged(view(w.state))
 }
 
-// lastAtRest returns the session's last sequence if all facts are durable and the writer isn't at
-// work.
-func (w *writer) lastAtRest() (last uint64, rests bool) {
+// endAtRest returns the session's last sequence, and begun, if all facts are durable and the
+// writer isn't at work.
+func (w *writer) endAtRest() (last uint64, begun []store.Record, rests bool) {
 	if !w.mu.TryLock() {
-		return 0, false
+		return 0, nil, false
 	}
 	defer w.mu.Unlock()
 	if !w.loaded || w.failed || w.partial || w.state.Status == state.SessionDeleted {
-		return 0, false
+		return 0, nil, false
 	}
 	if p := w.newest; p != nil && (!p.known || p.err != nil) {
-		return 0, false
+		return 0, nil, false
 	}
-	return w.state.Sequence, true
+	return w.state.Sequence, w.begun, true
 }
 
 // peekState looks at the state, whether or not it is durable.
@@ -370,6 +374,10 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 		start = end
 	}
 	w.head.Store(w.state.Sequence)
+	w.begun = nil
+	if len(b.Records) > 0 && b.Records[0].Sequence == 1 {
+		w.begun = slices.Clone(b.Records)
+	}
 	w.trackIndex(b, len(tx.facts), len(buf))
 	w.addSnapshotIfDue(b)
 	p.facts = tx.facts
