@@ -146,14 +146,14 @@ func TestContentsThatCannotBeReadBack(t *testing.T) {
 	k := newKit(t, Options{})
 	k.write("a", "1")
 	files := k.shell(func() { k.write("a", "2"); k.write("b", "2") })
-	key := k.v.sealer
-	k.v.sealer = testSealer(t, 2)
+	key := k.v.sealers.own
+	k.v.sealers.own = testSealer(t, 2)
 	preview, err := k.v.Preview(k.ctx, k.root, turned(files), ApplyOptions{})
 	k.must(err)
 	k.want(outcomeLines(preview), "unavailable a: its earlier content was sealed with another key\ndeleted b")
 	k.want(outcomeLines(k.apply(true, files)), outcomeLines(preview))
 	k.want(k.read("a"), "2")
-	k.v.sealer = key
+	k.v.sealers.own = key
 
 	sum := fileState("other").Hash[len(hashSHA256):]
 	swapped := files[0]

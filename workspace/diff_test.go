@@ -104,7 +104,7 @@ func TestDiffIsBoundedAndRedacted(t *testing.T) {
 	if !strings.HasSuffix(short, "The text is too long: 1 paths from b on are not shown.\n") {
 		t.Errorf("got:\n%s", short)
 	}
-	k.v.sealer = testSealer(t, 2)
+	k.v.sealers.own = testSealer(t, 2)
 	if text := k.diff(DiffOptions{}, turned(files)); !strings.Contains(text, "not shown: its earlier content was sealed with another key") {
 		t.Errorf("got:\n%s", text)
 	}

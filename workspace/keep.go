@@ -106,7 +106,7 @@ func (k *keeper) keepBefore(w *was) (*location, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := k.v.sealer.seal(content)
+	sealed, err := k.v.sealers.own.seal(content)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"sync"
 )
 
 // Errors of earlier contents. Callers use [errors.Is].
@@ -109,9 +111,19 @@ func (r *sealReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// sealers are the keys of a Vault: its own one, which seals, and others by their ids, which
+// open what they sealed.
+type sealers struct {
+	own  *sealer
+	more func(context.Context) ([][]byte, error)
+
+	mu    sync.Mutex
+	other map[[sealIDSize]byte]*sealer
+}
+
 // unseal writes the content of a sealed stream to w. After an error what was
 // written is worthless.
-func (s *sealer) unseal(w io.Writer, sealed io.Reader) error {
+func (s *sealers) unseal(ctx context.Context, w io.Writer, sealed io.Reader) error {
 	header := make([]byte, sealHeader)
 	if _, err := io.ReadFull(sealed, header); err != nil {
 		return endsEarly(err)
@@ -120,10 +132,47 @@ func (s *sealer) unseal(w io.Writer, sealed io.Reader) error {
 		return fmt.Errorf("%w: it doesn't begin as a sealed content does", ErrDamaged)
 	}
 	rest := header[len(sealMagic):]
-	if !hmac.Equal(rest[:sealIDSize], s.id) {
-		return ErrOtherKey
+	with, err := s.sealerOf(ctx, [sealIDSize]byte(rest[:sealIDSize]))
+	if err != nil {
+		return err
 	}
-	tag, mac := rest[sealIDSize:], s.newMAC()
+	return with.unseal(w, rest[sealIDSize:], sealed)
+}
+
+// sealerOf returns the key with an id, also one that became known only now.
+func (s *sealers) sealerOf(ctx context.Context, id [sealIDSize]byte) (*sealer, error) {
+	if hmac.Equal(id[:], s.own.id) {
+		return s.own, nil
+	}
+	if s.more == nil {
+		return nil, ErrOtherKey
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.other[id]; found != nil {
+		return found, nil
+	}
+	keys, err := s.more(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.other = map[[sealIDSize]byte]*sealer{}
+	for _, key := range keys {
+		other, err := newSealer(key)
+		if err != nil {
+			return nil, err
+		}
+		s.other[[sealIDSize]byte(other.id)] = other
+	}
+	if found := s.other[id]; found != nil {
+		return found, nil
+	}
+	return nil, ErrOtherKey
+}
+
+// unseal writes the content with a tag to w, from the ciphertext that follows its header.
+func (s *sealer) unseal(w io.Writer, tag []byte, sealed io.Reader) error {
+	mac := s.newMAC()
 	plain := cipher.StreamReader{S: s.stream(tag), R: sealed}
 	if _, err := io.Copy(io.MultiWriter(mac, w), plain); err != nil {
 		return err

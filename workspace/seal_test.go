@@ -46,19 +46,19 @@ func TestSealing(t *testing.T) {
 			t.Fatalf("equal contents are sealed differently")
 		}
 		var out bytes.Buffer
-		if err := s.unseal(&out, bytes.NewReader(b)); err != nil || !bytes.Equal(out.Bytes(), content) {
+		if err := (&sealers{own: s}).unseal(t.Context(), &out, bytes.NewReader(b)); err != nil || !bytes.Equal(out.Bytes(), content) {
 			t.Fatalf("unsealed %x, %v", out.Bytes(), err)
 		}
-		if err := testSealer(t, 2).unseal(io.Discard, bytes.NewReader(b)); !errors.Is(err, ErrOtherKey) {
+		if err := (&sealers{own: testSealer(t, 2)}).unseal(t.Context(), io.Discard, bytes.NewReader(b)); !errors.Is(err, ErrOtherKey) {
 			t.Fatalf("with another key: %v", err)
 		}
 		i := rapid.IntRange(0, len(b)-1).Draw(t, "changed byte")
 		b[i] ^= byte(rapid.IntRange(1, 255).Draw(t, "change"))
-		if err := s.unseal(io.Discard, bytes.NewReader(b)); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrOtherKey) {
+		if err := (&sealers{own: s}).unseal(t.Context(), io.Discard, bytes.NewReader(b)); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrOtherKey) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 		b[i] ^= 1
-		if err := s.unseal(io.Discard, bytes.NewReader(b[:i])); err == nil {
+		if err := (&sealers{own: s}).unseal(t.Context(), io.Discard, bytes.NewReader(b[:i])); err == nil {
 			t.Fatalf("cut at %d: no error", i)
 		}
 	})

@@ -28,6 +28,9 @@ type Options struct {
 	Blobs Blobs
 	// Key seals them: KeySize bytes, such as [LoadKey] returns. It must be set.
 	Key []byte
+	// OtherKeys returns further keys, which open what they sealed. It is asked when a content
+	// was sealed with a key that isn't known yet; if nil, there are none.
+	OtherKeys func(context.Context) ([][]byte, error)
 	// SpoolDir is where the nameless file with copies for commands is. It should
 	// be on a disk. If empty, defaults to the system's folder for temporary files.
 	SpoolDir string
@@ -79,8 +82,8 @@ func defaultTo[T int | int64](v *T, value T) {
 
 // Vault keeps earlier contents and restores them. See the package comment.
 type Vault struct {
-	opt    Options
-	sealer *sealer
+	opt     Options
+	sealers sealers
 	// exclude is Options.Exclude without symbolic links.
 	exclude []string
 	// step is called before every change of a file that Apply makes; an error
@@ -105,7 +108,7 @@ func New(opt Options) (*Vault, error) {
 	}
 	opt.Key = nil // what is needed was derived
 	opt.setDefaults()
-	v := &Vault{opt: opt, sealer: s, indexes: map[string]*list.Element{}, order: list.New()}
+	v := &Vault{opt: opt, sealers: sealers{own: s, more: opt.OtherKeys}, indexes: map[string]*list.Element{}, order: list.New()}
 	for _, path := range opt.Exclude {
 		if at, err := place.Nearest(path); err == nil {
 			path = at
@@ -215,7 +218,7 @@ func (v *Vault) openRoot(root string) (*os.Root, place.Place, error) {
 
 // storeSealed stores one sealed content and returns where.
 func (v *Vault) storeSealed(ctx context.Context, content io.ReadSeeker) (location, error) {
-	sealed, err := v.sealer.seal(content)
+	sealed, err := v.sealers.own.seal(content)
 	if err != nil {
 		return location{}, err
 	}
@@ -250,7 +253,7 @@ func (v *Vault) open(ctx context.Context, w io.Writer, e earlier) error {
 		sealed = io.LimitReader(b, e.at.n)
 	}
 	sum := sha256.New()
-	if err := v.sealer.unseal(io.MultiWriter(sum, w), &cancelled{ctx: ctx, r: sealed}); err != nil {
+	if err := v.sealers.unseal(ctx, io.MultiWriter(sum, w), &cancelled{ctx: ctx, r: sealed}); err != nil {
 		return err
 	}
 	if got := fileHash([sha256.Size]byte(sum.Sum(nil))); got[len(hashSHA256):] != e.state.Hash[len(e.state.Hash)-2*sha256.Size:] {

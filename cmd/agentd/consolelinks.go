@@ -26,11 +26,8 @@ const (
 	// kindLink: name → storedLink. kindLinkUsed: end of the link, and its name → nothing.
 	kindLink     = "console.link"
 	kindLinkUsed = "console.link.used"
-	// linkWriter is what the entries are written in the name of. It has no facts, so it is in
-	// no list of sessions. Nodes that write at the same moment have one each.
+	// linkWriter is what the entries are written in the name of.
 	linkWriter = "console.links"
-	// maxLinkWriters bounds the nodes that do.
-	maxLinkWriters = 256
 	// marksFor is how long after the end of a link the mark of its use stays. So far the
 	// clocks of two nodes may differ.
 	marksFor = 10 * time.Minute
@@ -129,36 +126,9 @@ func (s *storeLinks) TakeLink(ctx context.Context, name string) (server.Link, er
 	return server.Link{Name: name, TokenID: l.TokenID, Until: time.Unix(l.Until, 0), Sealed: l.Sealed}, nil
 }
 
-// write makes changes of the index durable. A claim that is lost meanwhile is made again,
-// once.
+// write makes changes of the index durable.
 func (s *storeLinks) write(ctx context.Context, ops []store.IndexOp) error {
-	var err error
-	for range 2 {
-		var name string
-		var claim store.Claim
-		if name, claim, err = s.claimWriter(ctx); err != nil {
-			return err
-		}
-		err = s.store.Append(ctx, []*store.Batch{{SessionID: name, Epoch: claim.Epoch, Index: ops}})[0]
-		_ = s.store.Release(context.WithoutCancel(ctx), name, claim.Epoch) // its lease ends anyway
-		if !errors.Is(err, store.ErrFenced) {
-			break
-		}
-	}
-	return err
-}
-
-// claimWriter claims a name that no other node writes under at this moment.
-func (s *storeLinks) claimWriter(ctx context.Context) (string, store.Claim, error) {
-	for n := range maxLinkWriters {
-		name := fmt.Sprintf("%s.%d", linkWriter, n)
-		claim, err := s.store.Claim(ctx, name)
-		if _, owned := errors.AsType[*store.OwnedError](err); owned {
-			continue
-		}
-		return name, claim, err
-	}
-	return "", store.Claim{}, errors.New("too many nodes write login links")
+	return store.WriteEntries(ctx, s.store, linkWriter, ops)
 }
 
 // linkFault says that a link can't be kept or used now. After a write whose outcome isn't

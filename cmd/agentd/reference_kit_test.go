@@ -87,7 +87,7 @@ func configReference() string {
 	b.WriteString(`A configuration has these layers, and a later one wins: defaults, the YAML file (` + "`--config` or `AGENTD_CONFIG`" + `), the environment, flags. ` +
 		"`agentd config show` shows each value and where it comes from, `agentd config check FILE` checks a file.\n\n" +
 		"The file is strict: an unknown key, a value of the wrong type and a key that is given twice are errors with line and column. Anchors, aliases and tags are rejected. An empty value counts as not given. Relative paths are relative to the working directory of the process.\n\n" +
-		"Besides the settings there is `AGENTD_TOKEN`, the admin token; without it one is created at the first start and kept in `DATA/token`.\n\n" +
+		"Besides the settings there is `AGENTD_TOKEN`, the admin token; without it one is created at the first start and kept in `DATA/token`. `AGENTD_EARLIER_TOKEN` is the one before, while it is replaced on [nodes over one database](../operations.md#several-nodes).\n\n" +
 		"*Reload* means that a running server applies a new value on SIGHUP; a change to any other setting is logged as needing a restart. *Later* means that the setting is checked, but that this release doesn't use it yet.\n\n" +
 		"| Setting | Type | Default | Also | Means |\n| --- | --- | --- | --- | --- |\n")
 	for _, s := range config.Table() {

@@ -49,6 +49,8 @@ type wiring struct {
 	settle func(context.Context)
 	// servers says how the MCP servers stand; nil without any.
 	servers func() []mcp.Status
+	// keys seal what only this runtime may read.
+	keys *sealKeys
 	// exporter is nil without telemetry.
 	exporter *otlp.Exporter
 }
@@ -94,6 +96,9 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 	if err := wireHooks(c, o); err != nil {
 		return nil, err
 	}
+	if w.keys, err = a.openSealKeys(ctx, c, s, log); err != nil {
+		return nil, fmt.Errorf("undo: %w", err)
+	}
 	err = errors.Join(wireVault(c, s, o, w, hidden), a.wireTools(ctx, c, o, w, hidden, log))
 	a.wireTelemetry(c, s, w, log)
 	return w, err
@@ -102,7 +107,7 @@ func (a *app) wire(ctx context.Context, c *config.Config, s store.Store, log *sl
 // redactor takes out the secrets that this program knows, beside those that it can
 // tell by their shape.
 func (a *app) redactor(c *config.Config) *redact.Redactor {
-	return redact.New(redact.Options{Values: slices.Concat(a.providerKeys(c), []string{a.token(c)}, a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c), a.bucketSecrets(c), a.consoleSecrets(c))})
+	return redact.New(redact.Options{Values: slices.Concat(a.providerKeys(c), []string{a.token(c), a.env[earlierTokenEnv]}, a.telemetryKeys(c), a.peerTokens(c), a.mcpTokens(c), a.bucketSecrets(c), a.consoleSecrets(c))})
 }
 
 // usual says where a vendor's key is found and which protocol it speaks, for a
@@ -349,11 +354,7 @@ func wireHooks(c *config.Config, o *loop.Options) error {
 const undoInline = 256 << 10
 
 func wireVault(c *config.Config, s store.Store, o *loop.Options, w *wiring, hidden []string) error {
-	key, err := workspace.LoadKey(c.Local())
-	if err != nil {
-		return fmt.Errorf("undo: %w", err)
-	}
-	v, err := workspace.New(workspace.Options{Blobs: s, Key: key, Inline: undoInline, Exclude: hidden, SpoolDir: c.Local(), Places: o.Places})
+	v, err := workspace.New(workspace.Options{Blobs: s, Key: w.keys.own, OtherKeys: w.keys.others, Inline: undoInline, Exclude: hidden, SpoolDir: c.Local(), Places: o.Places})
 	if err != nil {
 		return fmt.Errorf("undo: %w", err)
 	}

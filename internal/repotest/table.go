@@ -126,6 +126,7 @@ var importTable = []row{
 	{dir: "cmd/agentd/internal/facts", role: program, why: "how commands reach a runtime; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/keyring", role: program, why: "the keyring of the user's system; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/keyring/keyringtest", role: support, why: "a session bus and a Secret Service for tests"},
+	{dir: "cmd/agentd/internal/sharedkey", role: program, why: "the key that the nodes of a database share; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/shortid", role: program, why: "how people write ids; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/terminal", role: program, why: "text for terminals; for cmd/agentd alone"},
 	{dir: "cmd/agentd/internal/transcript", role: program, why: "writes down conversations; for cmd/agentd alone"},
