@@ -72,6 +72,9 @@ type Options struct {
 	// Peers speaks to the other agents that work can be given to. If nil, the caller of
 	// the commands about the work of peers does.
 	Peers work.Peers
+	// TakenUp, if not nil, is told of sessions that this node took up, see [Runtime.TakeUp]. It
+	// must return at once.
+	TakenUp func(sessionID string)
 	// Place says which files this node reaches, where several share the store.
 	Place NodePlace
 	// Quotas bound what each account may use; the zero value bounds nothing.
@@ -308,22 +311,6 @@ func (r *Runtime) recover(ctx context.Context, ids []string) {
 	}
 	r.takeUpAll(ctx, ids)
 	r.takeOver(ctx)
-}
-
-// TakeUp takes up what an earlier process, or another node, left unfinished in one session:
-// what was in flight becomes facts, and what is safe goes on, first turns and then the work
-// that is made of them. It does nothing to a session that is well.
-func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
-	if err := r.loop.TakeUp(ctx, sessionID); err != nil {
-		return err
-	}
-	if err := r.channels.TakeUp(ctx, sessionID); err != nil {
-		return err
-	}
-	if err := r.work.Recover(ctx, sessionID); err != nil {
-		return err
-	}
-	return r.trials.Recover(ctx, sessionID)
 }
 
 // runtimeID returns the configured id, or the one that the store keeps.

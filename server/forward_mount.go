@@ -77,7 +77,7 @@ func Elsewhere(ctx, request context.Context, p command.Params, err error, again 
 
 func elsewhereOnce(ctx context.Context, pass *passing, p command.Params, err error) (json.RawMessage, error) {
 	f, known := errors.AsType[*fault.Error](err)
-	if pass == nil || !known || f.Elsewhere == "" {
+	if pass == nil || pass.command == nil || !known || f.Elsewhere == "" {
 		return nil, err
 	}
 	d, ok := command.Lookup(p.Command())
@@ -141,7 +141,9 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 		return errors.Join(p.why, err)
 	}
 	copyHeader(req.Header, r.Header)
-	req.Header.Set("Authorization", q.authorization)
+	if q.authorization != "" { // a public mount knows its callers by something else
+		req.Header.Set("Authorization", q.authorization)
+	}
 	req.Header.Set("X-Request-ID", q.id)
 	req.Header.Set(forwardedHeader, "1")
 	if r.Method == http.MethodPost { // what may end something when its client leaves

@@ -98,3 +98,35 @@ func TestPassingOnNeedsAReason(t *testing.T) {
 		t.Error("what is no request was passed on")
 	}
 }
+
+// TestAPublicMountPassesOn: what needs no token is passed on without one, and with what its
+// handler knows callers by.
+func TestAPublicMountPassesOn(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if _, sent := r.Header["Authorization"]; err != nil || sent || r.Header.Get("X-Secret") != "of the task" || string(b) != "news" {
+			t.Errorf("the other node got %q, %v, %v", b, r.Header, err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(other.Close)
+	r := run(t, func(o *server.Options) {
+		o.Mounts = []server.Mount{{Prefix: "/told/", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			_, _ = io.Copy(io.Discard, q.Body)
+			f := fault.New(fault.Unavailable, "the session is owned by node b")
+			f.Elsewhere = other.URL
+			if _, err := server.Elsewhere(q.Context(), q.Context(), nil, f, nil); err == nil {
+				t.Error("a command was carried out without a token")
+			}
+			if !server.PassOn(q.Context(), f) {
+				w.WriteHeader(http.StatusTeapot)
+			}
+		})}}
+	})
+	req := r.request(http.MethodPost, "/told/x", "news")
+	req.Header.Del("Authorization")
+	req.Header.Set("X-Secret", "of the task")
+	if a := r.sendRequest(req); a.status != http.StatusAccepted {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -36,11 +36,13 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 	// A request that was passed on here is answered here; what it asks for in a session of
 	// another node that node is still asked for, and asks no one else.
 	pass := &passing{body: http.NoBody, passed: q.forwarded, header: w.Header(), wait: s.opt.MoveWait}
+	if (q.authorization != "" || m.Public) && !m.Spools {
+		ctx = context.WithValue(ctx, passingKey, pass)
+	}
 	if q.authorization != "" && !m.Spools {
 		pass.command = func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error) {
 			return s.forwardCommand(ctx, q, to, d, body, why)
 		}
-		ctx = context.WithValue(ctx, passingKey, pass)
 	}
 	header := w.Header().Clone()
 	r = r.WithContext(ctx)

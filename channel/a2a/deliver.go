@@ -106,12 +106,26 @@ func (d *delivery) run(ctx context.Context) (time.Duration, error) {
 	if tries.next.After(now) {
 		return tries.next.Sub(now), nil
 	}
-	config, err := d.t.s.unseal(&d.rec)
+	left := d.left()
+	if len(left) == 0 && !d.ended {
+		delete(d.x.tries, d.rec.ConfigID)
+		return 0, nil
+	}
+	// What couldn't be recorded here afterwards is another node's to tell.
+	if err := d.t.s.opt.Own(ctx, d.x.rec.SessionID); err != nil {
+		return 0, err
+	}
+	config, err := d.t.s.unseal(ctx, &d.rec)
 	if err != nil {
-		return 0, d.report(ctx, &command.ReportPeerPush{Outcome: "gave_up", Through: d.rec.Through, Detail: err.Error(), Final: true})
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		// The key may come, or another node may have it: it is tried as often as a place that
+		// doesn't answer.
+		return d.failed(ctx, tries, d.rec.Through, 0, 0, err)
 	}
 	told, attempts := d.rec.Through, int64(0)
-	for _, u := range d.left() {
+	for _, u := range left {
 		attempts++
 		status, err := d.t.s.postNotification(ctx, config, u.event)
 		if err != nil {
@@ -123,9 +137,6 @@ func (d *delivery) run(ctx context.Context) (time.Duration, error) {
 		told = u.sequence
 	}
 	delete(d.x.tries, d.rec.ConfigID)
-	if attempts == 0 && !d.ended {
-		return 0, nil
-	}
 	return 0, d.report(ctx, &command.ReportPeerPush{
 		Outcome: "delivered", Through: max(told, d.rec.Through), Attempts: attempts, RemoteStatus: string(d.task.Status.State), Final: d.ended,
 	})

@@ -89,7 +89,7 @@ func TestATaskWhoseContentIsGone(t *testing.T) {
 // end the taking up of all others.
 func TestAnOrphanedWishKeepsNobodyFromBeingTold(t *testing.T) {
 	s := bareServer(t, bare{}, &strings.Builder{})
-	if err := s.teller.takeUp(t.Context()); err != nil {
+	if err := s.teller.takeUp(t.Context(), func(string) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.teller.byTask) != 1 || s.teller.byTask["\x00there"] == nil {

@@ -40,6 +40,9 @@ type Options struct {
 	// PassOn has the node that owns a session answer a request that failed with the
 	// given error, before anything was sent; false if it can't. Nil never can.
 	PassOn func(context.Context, error) bool
+	// Own makes this node the owner of a session, so that of several nodes one tells of its
+	// tasks; the error names the one that owns it. Nil: there is only one node.
+	Own func(ctx context.Context, sessionID string) error
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Clock defaults to time.Now.
@@ -80,6 +83,9 @@ type CardInfo struct {
 type PushOptions struct {
 	// Key seals credentials; at least 16 bytes. Empty: peers are not told.
 	Key []byte
+	// OtherKeys returns further keys, which open what they sealed. It is asked when Key
+	// doesn't open something; if nil, there are none.
+	OtherKeys func(context.Context) ([][]byte, error)
 	// AllowHosts are hosts, with or without a port, that may be notified although their
 	// addresses are not public.
 	AllowHosts []string
@@ -103,6 +109,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.PassOn == nil {
 		o.PassOn = func(context.Context, error) bool { return false }
+	}
+	if o.Own == nil {
+		o.Own = func(context.Context, string) error { return nil }
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

@@ -149,7 +149,7 @@ func (s *Server) pushConfigs(ctx context.Context, c *call, taskID string) ([]*pr
 	}
 	out := []*proto.PushConfig{}
 	for i := range pushes {
-		p, err := s.unseal(&pushes[i])
+		p, err := s.unseal(ctx, &pushes[i])
 		if err != nil {
 			continue // sealed with a key that is gone: it can't be used either
 		}
@@ -162,8 +162,13 @@ func (s *Server) pushConfigs(ctx context.Context, c *call, taskID string) ([]*pr
 	return out, nil
 }
 
-func (s *Server) unseal(rec *command.PeerPushRecord) (*proto.PushConfig, error) {
-	b, err := s.seal.open(placeOf(rec.Account, rec.RemoteTaskID, rec.ConfigID), rec.Sealed)
+// unseal opens a configuration, with the key that seals or with another one.
+func (s *Server) unseal(ctx context.Context, rec *command.PeerPushRecord) (*proto.PushConfig, error) {
+	place := placeOf(rec.Account, rec.RemoteTaskID, rec.ConfigID)
+	b, err := s.seal.open(place, rec.Sealed)
+	if err != nil && s.opt.Push.OtherKeys != nil {
+		b, err = s.unsealWithOthers(ctx, place, rec.Sealed, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +177,23 @@ func (s *Server) unseal(rec *command.PeerPushRecord) (*proto.PushConfig, error) 
 		return nil, fmt.Errorf("a2a: push configuration: %w", err)
 	}
 	return p, nil
+}
+
+func (s *Server) unsealWithOthers(ctx context.Context, place, sealed string, cause error) ([]byte, error) {
+	keys, err := s.opt.Push.OtherKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		other, err := newSealer(key)
+		if err != nil {
+			return nil, err
+		}
+		if b, err := other.open(place, sealed); err == nil {
+			return b, nil
+		}
+	}
+	return nil, cause
 }
 
 // getPush is the operation GetTaskPushNotificationConfig.

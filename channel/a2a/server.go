@@ -40,6 +40,10 @@ func New(opt Options) (*Server, error) {
 // Close or the end of ctx.
 func (s *Server) Start(ctx context.Context) { s.teller.start(ctx) }
 
+// TakeUp takes up what another node left to tell in a session that came to this one, or, if
+// sessionID is empty, in any: that node is gone. It returns at once.
+func (s *Server) TakeUp(sessionID string) { s.teller.leave(sessionID) }
+
 // Close stops push notifications and waits for that. What is left is sent after the next
 // start.
 func (s *Server) Close() { s.teller.close() }

@@ -26,7 +26,14 @@ type teller struct {
 	// client tells; it follows no redirects.
 	client *http.Client
 
+	// left says that something is in leftBy.
+	left chan struct{}
+
 	mu sync.Mutex
+	// leftBy are the sessions that came to this node, whose tasks are to be taken up; leftAll
+	// says that those of all sessions are.
+	leftBy  map[string]bool
+	leftAll bool
 	// byTask and bySession find the open tasks.
 	byTask    map[string]*told
 	bySession map[string]map[*told]bool
@@ -53,7 +60,7 @@ type tries struct {
 }
 
 func newTeller(s *Server) *teller {
-	t := &teller{s: s, tracked: make(chan struct{}, 1), byTask: map[string]*told{}, bySession: map[string]map[*told]bool{}}
+	t := &teller{s: s, tracked: make(chan struct{}, 1), left: make(chan struct{}, 1), leftBy: map[string]bool{}, byTask: map[string]*told{}, bySession: map[string]map[*told]bool{}}
 	t.crew.lines = map[string]*line{}
 	t.client = &http.Client{
 		Transport: s.opt.Push.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -68,6 +75,7 @@ func newTeller(s *Server) *teller {
 func (t *teller) start(ctx context.Context) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.all.Go(func() { t.listen(ctx) })
+	t.all.Go(func() { t.takeUpLeft(ctx) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ctx, t.stop = ctx, stop
@@ -169,7 +177,7 @@ func (t *teller) hear(ctx context.Context, taken *bool) error {
 	}
 	defer feed.Close()
 	if !*taken {
-		if err := t.takeUp(ctx); err != nil {
+		if err := t.takeUp(ctx, func(string) bool { return true }); err != nil {
 			return err
 		}
 		*taken = true
@@ -225,8 +233,55 @@ func news(t event.Type) bool {
 	return false
 }
 
-// takeUp finds what is open.
-func (t *teller) takeUp(ctx context.Context) error {
+// leave has the tasks of a session taken up that came to this node, or of all sessions if it
+// is empty.
+func (t *teller) leave(sessionID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if sessionID == "" {
+		t.leftAll = true
+	} else {
+		t.leftBy[sessionID] = true
+	}
+	select {
+	case t.left <- struct{}{}:
+	default:
+	}
+}
+
+// takeUpLeft takes up what other nodes leave, until ctx ends.
+func (t *teller) takeUpLeft(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.left:
+		}
+		t.mu.Lock()
+		all, sessions := t.leftAll, t.leftBy
+		t.leftAll, t.leftBy = false, map[string]bool{}
+		t.mu.Unlock()
+		err := t.takeUp(ctx, func(sessionID string) bool { return all || sessions[sessionID] })
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		t.s.opt.Logger.Warn("A2A tasks that another node left can't be listed; it is tried again", "error", err)
+		sleepContext(ctx, time.Second)
+		t.mu.Lock()
+		t.leftAll = t.leftAll || all
+		for id := range sessions {
+			t.leftBy[id] = true
+		}
+		t.mu.Unlock()
+		select {
+		case t.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// takeUp finds what is open in some sessions.
+func (t *teller) takeUp(ctx context.Context, in func(sessionID string) bool) error {
 	p := &command.ListPeerTasks{NativeProtocol: Protocol, Unsettled: true, All: true}
 	for p.Limit = command.MaxPage; ; {
 		list, err := channel.ResultOf[command.ListPeerTasksResult](t.s.opt.Runtime.Do(ctx, command.Local(), p))
@@ -234,7 +289,9 @@ func (t *teller) takeUp(ctx context.Context) error {
 			return err
 		}
 		for i := range list.PeerTasks {
-			t.track(list.PeerTasks[i].Account, &list.PeerTasks[i])
+			if in(list.PeerTasks[i].SessionID) {
+				t.track(list.PeerTasks[i].Account, &list.PeerTasks[i])
+			}
 		}
 		if p.Cursor = list.NextCursor; p.Cursor == "" {
 			break
@@ -254,7 +311,9 @@ func (t *teller) takeUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.track(push.Account, rec)
+		if in(rec.SessionID) {
+			t.track(push.Account, rec)
+		}
 	}
 	return nil
 }

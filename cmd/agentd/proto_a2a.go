@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"agentd/channel/a2a"
 	"agentd/command"
 	"agentd/server"
-	"agentd/workspace"
 )
 
 // a2aMounts are the addresses of the Agent2Agent protocol.
@@ -21,7 +22,15 @@ func (s *serving) a2aMounts(rt command.Runtime) []server.Mount {
 		return nil
 	}
 	peers.Start(context.Background())
+	s.takenUp.setListener(peers.TakeUp)
+	watch, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	if s.others != nil {
+		watching.Go(func() { s.watchNodes(watch, func() { peers.TakeUp("") }) })
+	}
 	s.closers = append(s.closers, func() error {
+		stop()
+		watching.Wait()
 		peers.Close()
 		return nil
 	})
@@ -34,22 +43,18 @@ func (s *serving) a2aMounts(rt command.Runtime) []server.Mount {
 
 func (s *serving) newA2A(rt command.Runtime) (*a2a.Server, error) {
 	c := s.loaded.Config
-	// The key that seals earlier contents of files; what is sealed here is bound to
-	// its own purpose.
-	key, err := workspace.LoadKey(c.Local())
-	if err != nil {
-		return nil, err
-	}
 	address := c.A2A.URL
 	if address == "" {
 		address = s.note.URL
 	}
 	o := a2a.Options{
-		Runtime: rt, Caller: a2aCaller, PassOn: server.PassOn, Logger: s.log,
+		Runtime: rt, Caller: a2aCaller, Own: s.runtime.Port().Own, PassOn: server.PassOn, Logger: s.log,
 		Card: a2a.CardInfo{
 			Name: c.A2A.Name, Description: c.A2A.Description, URL: address, Version: s.version, Extended: c.A2A.ExtendedCard,
 		},
-		Push: a2a.PushOptions{Key: key, AllowHosts: c.A2A.Push.AllowHosts},
+		// The key that seals earlier contents of files; what is sealed here is bound to its
+		// own purpose.
+		Push: a2a.PushOptions{Key: s.wired.keys.own, OtherKeys: s.wired.keys.others, AllowHosts: c.A2A.Push.AllowHosts},
 	}
 	s.fixtures.addToA2A(&o)
 	return a2a.New(o)
@@ -60,4 +65,55 @@ func a2aCaller(ctx context.Context) (command.Caller, command.Role, bool) {
 	caller, ok := server.CallerFrom(ctx)
 	role, known := server.RoleFrom(ctx)
 	return caller, role, ok && known
+}
+
+// takenUp tells of sessions that this node took up, as soon as there is someone to tell.
+type takenUp struct {
+	mu   sync.Mutex
+	told func(sessionID string)
+}
+
+// setListener names who is told. What was taken up before, it finds itself.
+func (t *takenUp) setListener(who func(sessionID string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.told = who
+}
+
+func (t *takenUp) reportSession(id string) {
+	t.mu.Lock()
+	told := t.told
+	t.mu.Unlock()
+	if told != nil {
+		told(id)
+	}
+}
+
+// nodesEvery is how often it is looked which nodes are gone.
+const nodesEvery = 2 * time.Second
+
+// watchNodes calls gone whenever a node that lived doesn't any more, until ctx ends. What such
+// a node had still to tell concerns sessions with nothing left to do, which nothing else takes
+// up.
+func (s *serving) watchNodes(ctx context.Context, gone func()) {
+	alive := map[string]bool{}
+	for ctx.Err() == nil {
+		if nodes, err := s.others.lookAtNodes(ctx); err == nil {
+			now := map[string]bool{}
+			for i := range nodes {
+				if n := &nodes[i]; n.Alive && !n.Self {
+					now[n.ID] = true
+					delete(alive, n.ID)
+				}
+			}
+			if len(alive) > 0 {
+				gone()
+			}
+			alive = now
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(nodesEvery):
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,6 @@ import (
 	"agentd/channel/a2a/peer"
 	"agentd/cmd/agentd/internal/config"
 	"agentd/server"
-	"agentd/workspace"
 )
 
 // noPeers refuses to give work to other agents, where nothing would follow it.
@@ -133,11 +133,7 @@ func (s *serving) openPeers() error {
 		})
 	}
 	if c.A2A.URL != "" {
-		key, err := workspace.LoadKey(c.Local())
-		if err != nil {
-			return err
-		}
-		opt.Push = peer.PushOptions{URL: c.A2A.URL, Key: key}
+		opt.Push = peer.PushOptions{URL: c.A2A.URL, Key: s.wired.keys.own, OtherKeys: s.wired.keys.others, PassOn: s.passToOwner}
 	}
 	client, err := peer.New(opt)
 	if err != nil {
@@ -149,6 +145,13 @@ func (s *serving) openPeers() error {
 		return nil
 	})
 	return nil
+}
+
+// passToOwner has the node that owns a session answer a request to a mount, and reports whether
+// another one does. A session that no node has comes here, and goes on here.
+func (s *serving) passToOwner(ctx context.Context, sessionID string) bool {
+	err := s.runtime.Port().Own(ctx, sessionID)
+	return err != nil && server.PassOn(ctx, err)
 }
 
 // pushMount is where peers tell of their tasks. Each task has a secret of its own.

@@ -94,6 +94,7 @@ type serving struct {
 	// backups is held while a backup is made.
 	backups  sync.Mutex
 	fixtures fixtureFlags
+	takenUp  takenUp
 	// peers gives work to other agents.
 	peers       *peer.Client
 	peerSecrets *peerSecrets
@@ -161,6 +162,7 @@ func (s *serving) open(ctx context.Context) error {
 	s.settle(ctx)
 	s.wired.options.Host = s.host()
 	s.wired.options.Place.Node = s.nodeName
+	s.wired.options.TakenUp = s.takenUp.reportSession
 	if s.runtime, err = agentd.Open(ctx, s.wired.options); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,12 @@ type PushOptions struct {
 	URL string
 	// Key makes the secrets of tasks; at least 16 bytes.
 	Key []byte
+	// OtherKeys returns further keys that may have made the secret of a task; if nil, there
+	// are none.
+	OtherKeys func(context.Context) ([][]byte, error)
+	// PassOn has the node that owns a session answer a notification that came here, and
+	// reports whether it will. If nil, there is only one node.
+	PassOn func(ctx context.Context, sessionID string) bool
 }
 
 func setDefault[T comparable](v *T, otherwise T) {
