@@ -143,3 +143,26 @@ func (f *fleet) telling(script string) *process {
 		"providers:\n  - {id: play, kind: script, script: "+writeFile(f.t, dir, "answers.yaml", script)+", models: [{id: m}]}\n")
 	return out.node(f.dir())
 }
+
+// TestOneCardForAllNodes: with the address in front of them the nodes have the same card,
+// byte by byte. Without it they say so as soon as they see each other.
+func TestOneCardForAllNodes(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	const front = "https://agents.example"
+	var bodies, tags []string
+	for range 2 {
+		out := *f
+		out.config = writeFile(t, t.TempDir(), "node.yaml", "node: {lease: 1h}\na2a: {url: "+front+"}\n")
+		_, header, body := out.node(f.dir()).exchange("", http.MethodGet, "/.well-known/agent-card.json", "")
+		bodies, tags = append(bodies, body), append(tags, header.Get("ETag"))
+	}
+	if bodies[0] != bodies[1] || tags[0] != tags[1] || tags[0] == "" || !strings.Contains(bodies[0], front+"/a2a/rpc") {
+		t.Errorf("the cards are\n%s %s\n%s %s", tags[0], bodies[0], tags[1], bodies[1])
+	}
+	for line := range f.node(f.dir()).lines {
+		if strings.Contains(line, "set a2a.url") {
+			return
+		}
+	}
+	t.Error("a node without the address says nothing about its card")
+}

@@ -26,7 +26,7 @@ func (s *serving) a2aMounts(rt command.Runtime) []server.Mount {
 	watch, stop := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	if s.others != nil {
-		watching.Go(func() { s.watchNodes(watch, func() { peers.TakeUp("") }) })
+		watching.Go(func() { s.watchNodes(watch, s.warnOfCards, func() { peers.TakeUp("") }) })
 	}
 	s.closers = append(s.closers, func() error {
 		stop()
@@ -67,6 +67,14 @@ func a2aCaller(ctx context.Context) (command.Caller, command.Role, bool) {
 	return caller, role, ok && known
 }
 
+// warnOfCards says that other agents find the card of one node, where there are several.
+func (s *serving) warnOfCards() {
+	if s.loaded.Config.A2A.URL == "" {
+		s.log.Warn("the agent card of each node names that node's own address, so other agents depend on it; "+
+			"set a2a.url to the address that leads to all nodes, the same on each", "url", s.note.URL)
+	}
+}
+
 // takenUp tells of sessions that this node took up, as soon as there is someone to tell.
 type takenUp struct {
 	mu   sync.Mutex
@@ -92,10 +100,11 @@ func (t *takenUp) reportSession(id string) {
 // nodesEvery is how often it is looked which nodes are gone.
 const nodesEvery = 2 * time.Second
 
-// watchNodes calls gone whenever a node that lived doesn't any more, until ctx ends. What such
+// watchNodes calls met when there is another node for the first time, and gone whenever one
+// that lived doesn't any more, until ctx ends. What such
 // a node had still to tell concerns sessions with nothing left to do, which nothing else takes
 // up.
-func (s *serving) watchNodes(ctx context.Context, gone func()) {
+func (s *serving) watchNodes(ctx context.Context, met, gone func()) {
 	alive := map[string]bool{}
 	for ctx.Err() == nil {
 		if nodes, err := s.others.lookAtNodes(ctx); err == nil {
@@ -110,6 +119,10 @@ func (s *serving) watchNodes(ctx context.Context, gone func()) {
 				gone()
 			}
 			alive = now
+			if len(now) > 0 && met != nil {
+				met()
+				met = nil
+			}
 		}
 		select {
 		case <-ctx.Done():

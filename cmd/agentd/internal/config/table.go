@@ -248,7 +248,7 @@ func peerSettings() []Setting {
 		{Name: "a2a.enabled", Type: Boolean, Default: "true", Means: "Whether other agents can give work over the Agent2Agent protocol."},
 		{Name: "a2a.name", Type: Text, Default: "agentd", Means: "Name of the agent on its card."},
 		{Name: "a2a.description", Type: Text, Default: "An agent that works on tasks with its tools.", Means: "Description of the agent on its card."},
-		{Name: "a2a.url", Type: URL, Means: "Address of the server on the card, if it differs from the one it listens on."},
+		{Name: "a2a.url", Type: URL, Means: "Address of the server on the card, if it differs from the one it listens on; with several nodes that of all of them, the same on each."},
 		{Name: "a2a.extendedCard", Type: Boolean, Default: "true", Means: "Whether callers with a token get a card that lists the tools."},
 		{Name: "a2a.push.allowHosts", Type: Texts, Means: "Hosts, with or without a port, that push notifications may reach although their addresses are not public."},
 	}
