@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,13 @@ func (b *Book) account(id string) *Account {
 	return a
 }
 
+// Accounts returns the counters of the accounts that were asked for.
+func (b *Book) Accounts() []*Account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.accounts))
+}
+
 // IDs returns the accounts that were asked for, in order.
 func (b *Book) IDs() []string {
 	b.mu.Lock()
@@ -102,6 +110,11 @@ type Account struct {
 
 	mu   sync.Mutex
 	used [count]int64
+	// others is what other processes use, as it was at othersAt; shared says that there may be
+	// some, and that used is a share.
+	others   [count]int64
+	othersAt time.Time
+	shared   bool
 	// in has the part of each session, for quotas that a session's state tells.
 	in [count]map[string]int64
 	// told is when the account was last told that a quota is reached.
@@ -130,8 +143,8 @@ func (a *Account) reserve(n Name, more int64, also func(i int)) error {
 	limit, i := limits.Of(n), n.index()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if limit > 0 && a.used[i]+more > limit {
-		return &ReachedError{Account: a.id, Quota: n, Limit: limit, Used: a.used[i]}
+	if used := a.sum(i); limit > 0 && used+more > limit {
+		return &ReachedError{Account: a.id, Quota: n, Limit: limit, Used: used}
 	}
 	a.used[i] += more
 	a.dirty = a.dirty || n.kept()
@@ -144,7 +157,10 @@ func (a *Account) Add(n Name, more int64) {
 	i := n.index()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used[i] = max(0, a.used[i]+more)
+	a.used[i] += more
+	if !a.shared || !n.kept() { // a share is what was added less what was removed
+		a.used[i] = max(0, a.used[i])
+	}
 	a.dirty = a.dirty || n.kept()
 }
 
@@ -178,12 +194,15 @@ func (a *Account) Room(n Name) error {
 	return nil
 }
 
-// Used returns how much is in use.
+// Used returns how much is in use, also by other processes.
 func (a *Account) Used(n Name) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.used[n.index()]
+	return a.sum(n.index())
 }
+
+// sum is what this process and others use; the caller holds the lock.
+func (a *Account) sum(i int) int64 { return max(0, a.used[i]+a.others[i]) }
 
 // tellEvery is the minimum time between two facts about one quota of an account: a caller that
 // goes on asking must not be able to fill the journal with refusals.

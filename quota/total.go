@@ -48,3 +48,36 @@ func (a *Account) Kept(stored bool) {
 		a.dirty = true
 	}
 }
+
+// SetOthers says what other processes use of the quotas that are part of a total. What this one
+// uses is then its share, which can be negative.
+func (a *Account) SetOthers(t Total, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.others[Sessions.index()], a.others[StoredBytes.index()] = t.Sessions, t.StoredBytes
+	a.othersAt, a.shared = now, true
+}
+
+// OthersAt returns when [Account.SetOthers] was called last.
+func (a *Account) OthersAt() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.othersAt
+}
+
+// Own returns the share of this process, and whether it is known.
+func (a *Account) Own() (t Total, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Total{Sessions: a.used[Sessions.index()], StoredBytes: a.used[StoredBytes.index()]}, a.shared && a.complete
+}
+
+// nearly is how many of the uses of a quota, at least, count as near to its limit.
+const nearly = 16
+
+// IsNear reports whether so little is left of a quota that what others use of it matters now.
+func (a *Account) IsNear(n Name) bool {
+	limits := a.book.Limits(a.id)
+	limit := limits.Of(n)
+	return limit > 0 && a.Used(n)+max(limit/10, nearly) >= limit
+}

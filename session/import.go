@@ -289,7 +289,7 @@ func (i *Import) foldRecord(ctx context.Context, rec *store.Record) error {
 func (i *Import) open(ctx context.Context, account string) error {
 	usage, err := i.w.m.usageOf(ctx, account)
 	if err == nil {
-		err = usage.Reserve(quota.Sessions, 1)
+		err = i.w.m.checkQuota(ctx, usage, quota.Sessions, func() error { return usage.Reserve(quota.Sessions, 1) })
 	}
 	if err != nil {
 		return i.w.m.refuseAtQuota(ctx, "", err)

@@ -14,7 +14,7 @@ import (
 )
 
 // Kinds of index entries. All but kindKey, kindClaim, kindRef, kindOutput,
-// kindOutputAt, kindDoomed, kindFork, kindCursor, kindUsage and kindProjectRule are derived from facts: Verify computes them again
+// kindOutputAt, kindDoomed, kindFork, kindCursor, kindUsage, kindUsageShare and kindProjectRule are derived from facts: Verify computes them again
 // and compares.
 const (
 	// kindOpen: session id → nothing, while the session has unfinished work.

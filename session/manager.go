@@ -131,6 +131,10 @@ type Manager struct {
 	// repeats keeps calls apart that may be the same one.
 	repeats lanes
 	quotas  quota.Book
+	// nodeID is the name of this node, once it is known; bases guards what changes those of
+	// accounts, see changeBases.
+	nodeID atomic.Pointer[string]
+	bases  sync.Mutex
 	// counting ends with the manager; sessions are counted under it.
 	counting     context.Context //nolint:containedctx // it is the manager's own
 	stopCounting context.CancelFunc
@@ -192,6 +196,7 @@ func New(opt Options) *Manager {
 	}
 	if m.shared != nil {
 		m.untilStop(m.followNotes)
+		m.untilStop(m.keepShares)
 	}
 	return m
 }
@@ -226,6 +231,11 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.journal.close()
 	m.topics.close()
+	if m.shared != nil && len(m.quotas.Accounts()) > 0 {
+		if err := m.foldShares(ctx); err != nil {
+			m.opt.Logger.Debug("what accounts use on this node stays an entry of its own", "error", err)
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -27,19 +27,30 @@ const kindUsage = "usage"
 // usageOf returns the counters of an account.
 func (m *Manager) usageOf(ctx context.Context, account string) (*quota.Account, error) {
 	return m.quotas.Account(account, func(a *quota.Account) (quota.Total, error) {
-		var t quota.Total
-		v, err := m.opt.Store.Get(ctx, kindUsage, "@"+account)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-		case err != nil:
-			return t, storeFault(err)
-		default:
-			if err := json.Unmarshal(v, &t); err != nil {
-				return t, storeFault(fmt.Errorf("%w: usage of an account: %w", store.ErrCorrupt, err))
-			}
+		if m.shared != nil {
+			return m.loadShare(ctx, a)
+		}
+		t, err := m.storedTotal(ctx, account)
+		if err != nil {
+			return t, err
 		}
 		return t, m.countSessionsSince(ctx, a, t)
 	})
+}
+
+// storedTotal returns the total of an account that the store has.
+func (m *Manager) storedTotal(ctx context.Context, account string) (t quota.Total, err error) {
+	v, err := m.opt.Store.Get(ctx, kindUsage, "@"+account)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return t, nil
+	case err != nil:
+		return t, storeFault(err)
+	}
+	if err := json.Unmarshal(v, &t); err != nil {
+		return t, storeFault(fmt.Errorf("%w: usage of an account: %w", store.ErrCorrupt, err))
+	}
+	return t, nil
 }
 
 // soonCounted is how many sessions are counted at once; more are counted while the
@@ -71,12 +82,25 @@ func (m *Manager) countSessionsSince(ctx context.Context, a *quota.Account, t qu
 // countSessions counts at most the given number of sessions of an account that are older than
 // this process. It returns the key to go on after, or nothing at the end.
 func (m *Manager) countSessions(ctx context.Context, a *quota.Account, after string, most int) (next string, err error) {
-	kind := kindSession
-	if a.ID() != "" {
-		kind = accountSessions(a.ID())
-	}
 	var n int64
-	before := timeKey(m.opened)
+	if next, err = m.scanSessions(ctx, a.ID(), after, timeKey(m.opened), most, &n); err != nil {
+		return "", err
+	}
+	a.Add(quota.Sessions, n)
+	if next == "" {
+		a.Complete()
+	}
+	return next, nil
+}
+
+// scanSessions adds to n the sessions of an account between two keys, at most the given number
+// if it isn't negative; an empty before is no bound. It returns the key to go on after, or
+// nothing at the end.
+func (m *Manager) scanSessions(ctx context.Context, account, after, before string, most int, n *int64) (next string, err error) {
+	kind := kindSession
+	if account != "" {
+		kind = accountSessions(account)
+	}
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kind, After: after}) {
 		if err == nil {
 			err = ctx.Err()
@@ -84,22 +108,20 @@ func (m *Manager) countSessions(ctx context.Context, a *quota.Account, after str
 		if err != nil {
 			return "", storeFault(err)
 		}
-		if e.Key >= before {
+		if before != "" && e.Key >= before {
 			break
 		}
-		if most--; most < 0 {
-			a.Add(quota.Sessions, n)
+		if most == 0 {
 			return after, nil
 		}
+		most--
 		after = e.Key
 		var s command.SessionSummary
-		if a.ID() == "" && (json.Unmarshal(e.Value, &s) != nil || s.Account != "" || s.SessionID == event.RuntimeSession) {
+		if account == "" && (json.Unmarshal(e.Value, &s) != nil || s.Account != "" || s.SessionID == event.RuntimeSession) {
 			continue
 		}
-		n++
+		*n++
 	}
-	a.Add(quota.Sessions, n)
-	a.Complete()
 	return "", nil
 }
 
@@ -140,10 +162,10 @@ func (w *writer) reserveQuota(tx *Tx) error {
 	if opened != nil {
 		usage, err := w.m.usageOf(tx.ctx, opened.Account)
 		if err == nil {
-			err = usage.Room(quota.StoredBytes)
+			err = w.m.checkQuota(tx.ctx, usage, quota.StoredBytes, func() error { return usage.Room(quota.StoredBytes) })
 		}
 		if err == nil {
-			err = usage.Reserve(quota.Sessions, 1)
+			err = w.m.checkQuota(tx.ctx, usage, quota.Sessions, func() error { return usage.Reserve(quota.Sessions, 1) })
 		}
 		if err != nil {
 			return err
@@ -181,7 +203,27 @@ func (r *request) checkStorage(tx *Tx) error {
 	if r.endsWork || usage == nil {
 		return nil
 	}
-	return usage.Room(quota.StoredBytes)
+	return r.m.checkQuota(tx.ctx, usage, quota.StoredBytes, func() error { return usage.Room(quota.StoredBytes) })
+}
+
+// checkQuota makes a check of an account's quota with what other nodes use of it, as far as
+// that matters. A limit that is reached is one only if it is so now.
+func (m *Manager) checkQuota(ctx context.Context, a *quota.Account, n quota.Name, check func() error) error {
+	if m.shared == nil {
+		return check()
+	}
+	near := a.IsNear(n)
+	if err := m.followShares(ctx, a, n, false); err != nil {
+		return err
+	}
+	err := check()
+	if _, reached := errors.AsType[*quota.ReachedError](err); !reached || near {
+		return err
+	}
+	if err := m.followShares(ctx, a, n, true); err != nil {
+		return err
+	}
+	return check()
 }
 
 // giveBack returns the room of a decision that isn't written.
@@ -239,7 +281,8 @@ func (w *writer) chargeBatch(p *pending, tx *Tx, size int) {
 	for _, blob := range tx.blobs {
 		p.charge.bytes += int64(len(blob))
 	}
-	if op, due := keptUsage(usage, w.m, false); due {
+	// A share is stored with a session that is opened, so that other nodes count it at once.
+	if op, due := keptUsage(usage, w.m, tx.opens && w.m.shared != nil); due {
 		p.charge.keeps = true
 		p.batch.Index = append(p.batch.Index, op)
 	}
@@ -250,6 +293,11 @@ func keptUsage(a *quota.Account, m *Manager, atOnce bool) (store.IndexOp, bool) 
 	t, due := a.Due(m.Now(), atOnce)
 	if !due {
 		return store.IndexOp{}, false
+	}
+	if m.shared != nil {
+		if self := m.nodeID.Load(); self != nil { // it is known since the account was loaded
+			return shareOp(a.ID(), *self, t), true
+		}
 	}
 	v, _ := json.Marshal(t) //nolint:errchkjson // numbers and a time always encode
 	return putOp(kindUsage, "@"+a.ID(), v), true

@@ -42,6 +42,9 @@ func (r *request) quotasOf(ctx context.Context, accounts []string) (*command.Get
 		if err != nil {
 			return nil, err
 		}
+		if err := r.m.followShares(ctx, usage, quota.Sessions, len(accounts) == 1); err != nil {
+			return nil, err
+		}
 		res.Quotas = append(res.Quotas, quotaUses(account, usage, r.m.Limits(account))...)
 	}
 	return res, nil
@@ -63,6 +66,11 @@ func quotaUses(account string, usage *quota.Account, limits quota.Limits) []comm
 // accountsInUse returns the accounts that have stored something or were seen by this
 // process, the operator's first.
 func (m *Manager) accountsInUse(ctx context.Context) ([]string, error) {
+	if m.shared != nil {
+		if err := m.followAllShares(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindUsage}) {
 		if err != nil {
 			return nil, storeFault(err)
