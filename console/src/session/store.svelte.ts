@@ -10,6 +10,8 @@ import { Story, type Turn } from "./story";
 const pageSize = 200;
 const mostPages = 40;
 const firstWindow = 300;
+/** How many facts a story is read back over at most: what lies before is reached with the time line. */
+const mostRead = 50_000;
 /** How long facts are taken in during one frame, in milliseconds; what is left waits for the next one. */
 const foldFor = 8;
 /** How many are taken in between two looks at the clock. */
@@ -32,6 +34,10 @@ export class SessionStore {
   /** The oldest sequence that the story has; 1 if it has all. */
   first = $state(0);
   loadingEarlier = $state(false);
+  /** Why earlier facts can't be read. */
+  earlierProblem = $state.raw<Problem | null>(null);
+  /** Whether the story goes back as far as it may. */
+  full = $state(false);
   /** Counts how often facts in the cache changed, for who shows them. */
   factsVersion = $state(0);
   /** The last sequence that retention removed. */
@@ -162,25 +168,30 @@ export class SessionStore {
 
   /** earlier takes older facts into the story. */
   async earlier(): Promise<void> {
-    if (this.loadingEarlier || this.first <= this.removed + 1) return;
+    if (this.loadingEarlier || this.full || this.first <= this.removed + 1) return;
     this.loadingEarlier = true;
+    this.earlierProblem = null;
     try {
-      const after = Math.max(this.removed, this.first - 1 - 2 * firstWindow);
-      const events: Envelope[] = [];
-      for (let at = after; at < this.last; ) {
+      // At least as much again as there is: however long a turn is, its beginning is soon reached.
+      const have = this.#story.last - this.first + 1;
+      const after = Math.max(this.removed, this.first - 1 - Math.max(2 * firstWindow, have));
+      const story = new Story(Infinity);
+      // Until the story has what was shown meanwhile, too. What waits to be shown is folded behind it.
+      for (let at = after; at < this.#story.last; ) {
         const page = await get<EventPage>(`/v1/sessions/${encodeURIComponent(this.id)}/events?after=${at}&limit=1000`);
-        events.push(...page.events.filter((e) => e.sequence <= this.last));
-        if (page.events.length === 0 || page.nextAfter >= this.last) break;
+        story.fold(page.events.filter((e) => e.sequence <= this.#story.last));
+        if (page.nextAfter <= at) break;
         at = page.nextAfter;
       }
-      const story = new Story();
-      story.fold(events);
+      if (this.#closed) return;
+      story.settle();
       story.gaps = this.#story.gaps;
-      story.fold(this.#waiting.splice(0));
+      story.odd.push(...this.#story.odd);
       this.#story = story;
+      this.full = story.last - story.first >= mostRead && story.first > this.removed + 1;
       this.#show();
     } catch (err) {
-      this.problem = err as Problem;
+      this.earlierProblem = err as Problem;
     } finally {
       this.loadingEarlier = false;
     }

@@ -12,6 +12,12 @@ export interface TextItem {
   reasoning: string;
   /** Whether the model still speaks. */
   open: boolean;
+  /** Whether the answer is here from its first piece on. */
+  began: boolean;
+  /** Whether only a part of it is here; the whole message is at messageRef once it has ended. */
+  partial: boolean;
+  /** The beginning of a text that only messageRef has. */
+  preview?: string;
   stopReason?: string;
   /** Why the call failed. */
   error?: string;
@@ -24,6 +30,7 @@ export interface ToolItem {
   sequence: number;
   toolCallId: string;
   name: string;
+  /** Undefined if they are not known, or long: then they are at inputRef. */
   args: unknown;
   inputRef?: string;
   destructive: boolean;
@@ -63,6 +70,8 @@ export interface NoteItem {
   tone: "plain" | "wait" | "bad" | "odd";
   icon: string;
   text: string;
+  /** Where the rest of the text is, if it is long. */
+  inputRef?: string;
 }
 
 export type Item = TextItem | ToolItem | ActionItem | NoteItem;
@@ -73,6 +82,7 @@ export interface Turn {
   subagentId?: string;
   first: number;
   last: number;
+  /** What was asked, or its beginning if the rest is at inputRef. */
   input: string;
   inputRef?: string;
   by?: string;
@@ -98,6 +108,7 @@ export interface StoryGap {
 
 type P = Record<string, any>;
 
+/** How many turns are kept while the story grows. */
 const mostTurns = 120;
 const mostItems = 600;
 
@@ -114,6 +125,17 @@ export class Story {
   #byTurn = new Map<string, number>();
   #where = new Map<string, { turn: string; key: string }>();
   #changed = false;
+  #most: number;
+
+  /** A story that was read back to earlier turns keeps these, too: it has as many as it then had. */
+  constructor(most = mostTurns) {
+    this.#most = most;
+  }
+
+  /** settle ends the reading back: what the story has now is what it keeps. */
+  settle(): void {
+    this.#most = Math.max(mostTurns, this.turns.length);
+  }
 
   /** fold takes events in. It returns whether turns, their steps or notes changed. */
   fold(events: Envelope[]): boolean {
@@ -131,16 +153,19 @@ export class Story {
   gap(gap: StoryGap): void {
     this.gaps.push(gap);
     this.last = Math.max(this.last, gap.to);
+    // Pieces of what is being said may be missing.
+    this.turns = this.turns.map((t) => (t.items.some((i) => i.kind === "text" && i.open) ? { ...t, items: t.items.map((i) => (i.kind === "text" && i.open ? { ...i, began: false, partial: true } : i)) } : t));
   }
 
   #trim(): void {
-    while (this.turns.length > mostTurns) {
-      const gone = this.turns.shift()!;
+    const over = this.turns.length - this.#most;
+    if (over <= 0 && this.notes.length <= 200) return;
+    for (const gone of this.turns.splice(0, Math.max(0, over))) {
       this.#byTurn.delete(gone.turnId);
       for (const i of gone.items) this.#where.delete(i.key);
       this.first = this.turns[0]!.first;
-      this.turns.forEach((t, i) => this.#byTurn.set(t.turnId, i));
     }
+    this.turns.forEach((t, i) => this.#byTurn.set(t.turnId, i));
     if (this.notes.length > 200) this.notes = this.notes.slice(-200);
   }
 
@@ -181,7 +206,8 @@ export class Story {
   #text(t: Turn, e: Envelope): string {
     const key = `m:${e.modelRequestId ?? e.stepId ?? t.turnId}`;
     if (!t.items.some((i) => i.key === key)) {
-      this.#add(t, { kind: "text", key, sequence: e.sequence, modelRequestId: e.modelRequestId, text: "", reasoning: "", open: true });
+      const began = e.type === "model.requested";
+      this.#add(t, { kind: "text", key, sequence: e.sequence, modelRequestId: e.modelRequestId, text: "", reasoning: "", open: true, began, partial: !began });
     }
     return key;
   }
@@ -194,8 +220,8 @@ export class Story {
     return key;
   }
 
-  #note(e: Envelope, text: string, icon: string, tone: NoteItem["tone"] = "plain"): void {
-    const item: NoteItem = { kind: "note", key: `n:${e.sequence}`, sequence: e.sequence, tone, icon, text };
+  #note(e: Envelope, text: string, icon: string, tone: NoteItem["tone"] = "plain", inputRef?: string): void {
+    const item: NoteItem = { kind: "note", key: `n:${e.sequence}`, sequence: e.sequence, tone, icon, text, inputRef };
     const t = this.#turn(e);
     if (t) this.#add(t, item);
     else {
@@ -211,7 +237,7 @@ export class Story {
         t.first = e.sequence;
         t.cut = false;
         t.input = inputText(p);
-        t.inputRef = p.inputRef;
+        t.inputRef = p.input === undefined ? p.inputRef : undefined;
         t.status = p.status === "queued" ? "queued" : "accepted";
         t.submittedAt = e.timestamp;
         t.by = p.submittedBy?.id ?? p.source;
@@ -221,7 +247,7 @@ export class Story {
         this.#turn(e)!.status = "running";
         break;
       case "turn.steered":
-        this.#note(e, `Steered: ${inputText(p)}`, "send");
+        this.#note(e, `Steered: ${inputText(p)}`, "send", "plain", p.input === undefined ? p.inputRef : undefined);
         break;
       case "turn.interrupt_requested":
         this.#note(e, `Interrupt asked for${p.reason ? `: ${p.reason}` : ""}`, "square", "wait");
@@ -267,7 +293,7 @@ export class Story {
         const t = this.#turn(e);
         if (!t) break;
         const key = this.#text(t, e);
-        this.#change<TextItem>(t, key, (i) => ({ open: false, stopReason: p.stopReason, messageRef: p.messageRef, text: p.message?.text ?? i.text, reasoning: p.message?.reasoning ?? i.reasoning, model: `${p.provider}/${p.model}` }));
+        this.#change<TextItem>(t, key, (i) => ({ open: false, stopReason: p.stopReason, model: `${p.provider}/${p.model}`, ...saidIn(p, i) }));
         break;
       }
       case "model.failed": {
@@ -341,7 +367,8 @@ export class Story {
     this.#change<ToolItem>(t, key, (i): Partial<ToolItem> => {
       switch (e.type) {
         case "tool.args":
-          return { args: p.safeArgs ?? p.args ?? i.args, inputRef: p.inputRef ?? i.inputRef };
+          // A rewritten input that is long is only at its reference: the one before it is no longer true.
+          return p.inputRef ? { args: p.safeArgs ?? p.args, inputRef: p.inputRef } : { args: p.safeArgs ?? p.args ?? i.args };
         case "tool.progress":
           return p.phase === "running" ? { status: "running" } : {};
         case "permission.evaluated":
@@ -380,6 +407,19 @@ export class Story {
     if (e.toolCallId) this.#change<ToolItem>(t, `t:${e.toolCallId}`, (i) => (i.status === "asked" ? { status: "pending" } : {}));
     if (t.status === "blocked") t.status = "running";
   }
+}
+
+/**
+ * saidIn is what an answer's last fact says. What is long isn't in it, as "" or not at all: then the pieces before it said
+ * it, and if they aren't all here, the message at messageRef does.
+ */
+function saidIn(p: P, i: TextItem): Partial<TextItem> {
+  const { text, reasoning } = (p.message ?? {}) as { text?: string; reasoning?: string };
+  if (!p.messageRef) return { text: text ?? i.text, reasoning: reasoning ?? i.reasoning, partial: text === undefined && i.partial };
+  return {
+    text: text || i.text, reasoning: reasoning || i.reasoning, messageRef: p.messageRef, preview: p.preview,
+    partial: i.partial && (!text || (!reasoning && i.reasoning !== "")),
+  };
 }
 
 /** inputText is what was asked, as text. */
