@@ -21,6 +21,24 @@ terminal.open(document.getElementById("terminal")!);
 const tell = (m: unknown) => parent.postMessage(m, location.origin);
 terminal.onData((data) => tell({ op: "data", data }));
 
+/** Whether what is typed goes to the process. If it doesn't, keys are the page's, and Tab leaves the frame. */
+let types = false;
+terminal.attachCustomKeyEventHandler((e) => {
+  if (e.ctrlKey && e.key === "F6") {
+    if (e.type === "keydown") tell({ op: "leave" });
+    e.preventDefault();
+    return false;
+  }
+  if (types) return true;
+  if (e.type !== "keydown" || e.key === "Tab") return false;
+  // What scrolls and copies stays here.
+  if (/^(Arrow|Page|Home|End|Shift|Control|Alt|Meta)/.test(e.key) || (e.ctrlKey && /^[ac]$/i.test(e.key))) return false;
+  if (e.ctrlKey || e.metaKey) e.preventDefault();
+  const { key, code, ctrlKey, altKey, shiftKey, metaKey } = e;
+  tell({ op: "key", key: { key, code, ctrlKey, altKey, shiftKey, metaKey } });
+  return false;
+});
+
 /** fit sizes the terminal to the frame. */
 function fit(): void {
   const cell = (terminal as unknown as { _core: { _renderService: { dimensions: { css: { cell: { width: number; height: number } } } } } })._core._renderService.dimensions.css.cell;
@@ -36,9 +54,12 @@ function fit(): void {
 addEventListener("resize", fit);
 addEventListener("message", (e) => {
   if (e.source !== parent || e.origin !== location.origin) return;
-  const m = e.data as { op: string; bytes?: Uint8Array; dark?: boolean };
+  const m = e.data as { op: string; bytes?: Uint8Array; dark?: boolean; on?: boolean };
   if (m.op === "write") terminal.write(m.bytes!);
-  else if (m.op === "theme") {
+  else if (m.op === "types") {
+    types = m.on!;
+    if (types) tell({ op: "size", rows: terminal.rows, cols: terminal.cols });
+  } else if (m.op === "theme") {
     terminal.options.theme = m.dark ? palettes.dark : palettes.light;
     document.documentElement.dataset.theme = m.dark ? "dark" : "light";
   }
