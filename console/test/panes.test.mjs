@@ -1,0 +1,217 @@
+// What the panes of a session show of long texts, long sessions and what can't be read.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { assert, axe, go, ownServer, settle, visit } from "./kit.mjs";
+
+const numbered = (letter, n) => Array.from({ length: n }, (_, i) => (i % 40 === 39 ? `${letter}${i}.\n\n` : `${letter}${i} `)).join("");
+/** counts returns the numbers of the words that begin with a letter, in the order in which they are read. */
+const counts = (text, letter) => [...text.matchAll(new RegExp(`\\b${letter}(\\d+)\\b`, "g"))].map((m) => Number(m[1]));
+const upTo = (n) => Array.from({ length: n }, (_, i) => i);
+const auto = { options: { permissionMode: "auto" } };
+const words = 1800; // more than 10,000 characters
+
+const answers = [
+  { when: { contains: "novel" }, reasoning: numbered("r", words), text: numbered("n", words), tools: [{ name: "write_file", arguments: { path: "NOVEL.md", content: numbered("c", words).replaceAll("\n\n", " ") } }] },
+  { when: { contains: "novel" }, text: "It is written." },
+  { when: { contains: "essay" }, text: numbered("e", words), chunks: 20, delay: "60ms" },
+  { when: { contains: "keep" }, tools: [{ name: "write_file", arguments: { path: "kept.txt", content: "kept\n" } }] },
+  { when: { contains: "keep" }, text: "Kept." },
+  { when: { contains: "later" }, tools: [{ name: "write_file", arguments: { path: "later.txt", content: "later\n" } }] },
+  { when: { contains: "later" }, text: "Later." },
+  { when: { contains: "run one" }, tools: [{ name: "shell", arguments: { command: "echo the first" } }, { name: "shell", arguments: { command: "echo the second" } }, { name: "shell", arguments: { command: "echo the third" } }] },
+  { when: { contains: "run one" }, text: "Ran." },
+  { when: { contains: "write" }, tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "remember the milk\n" } }] },
+  { when: { contains: "write" }, text: "Done." },
+];
+
+/** shortPages has the server hand out lists in pages of so many, as if a session were long. */
+async function shortPages(page, limit) {
+  await page.route("**/v1/{rpc,commands/list_*}", (route) => {
+    const body = route.request().postDataJSON();
+    for (const call of Array.isArray(body) ? body.filter((c) => c.method.startsWith("list_")) : [{ params: body }]) call.params.limit = limit;
+    return route.continue({ postData: JSON.stringify(body) });
+  });
+}
+
+/** repeated is a session of so many turns. Its first turn writes a file, and one in the middle another. */
+async function repeated(s, sessionId, turns, middle) {
+  let last;
+  for (let i = 1; i <= turns; i++) last = await s.turn(i === 1 ? "keep this" : i === middle ? `later ${i}` : `again ${i}`, { sessionId, ...auto });
+  await s.done(last);
+}
+
+/** pushBack adds facts until a session that is opened begins in the middle of its last answer: what came before is read when it is needed. */
+async function pushBack(s, sessionId) {
+  const facts = await s.events(sessionId);
+  const pieces = facts.filter((e) => e.type === "model.delta" && e.turnId === facts.findLast((x) => x.turnId)?.turnId);
+  assert.ok(pieces.length > 2, `the answer came in ${pieces.length} pieces`);
+  const first = pieces.at(-2).sequence;
+  for (let i = facts.at(-1).sequence - first + 1; i < 300; i++) await s.call("update_session", { sessionId, title: `title ${i}` });
+  assert.equal((await s.events(sessionId)).at(-1).sequence, first + 299, "each call is one fact");
+}
+
+export default {
+  "long answers, arguments and prompts are whole, live and after a reload": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.call("create_session", { sessionId: "long" });
+    const page = await visit(t, s, "/s/long");
+    const whole = async (where, letter) => {
+      await where.getByText(new RegExp(`\\b${letter}${words - 1}\\b`)).waitFor();
+      assert.deepEqual(counts(await where.innerText(), letter), upTo(words), letter);
+    };
+    const check = async () => {
+      await whole(page.locator(".said", { hasText: "n0 " }), "n");
+      // The call says which file it is about before it is opened, and all that is to be in it once it is.
+      const call = page.locator(".tool");
+      await call.locator(".line").getByText("NOVEL.md").first().waitFor();
+      await call.locator(".line").click();
+      await whole(call.locator(".inside pre").first(), "c");
+    };
+    await s.done(await s.turn("novel, please", { sessionId: "long", ...auto }));
+    await page.locator(".said", { hasText: "It is written." }).waitFor();
+    await check();
+    await page.reload();
+    await settle(page);
+    await check();
+    // What was thought is behind the same reference.
+    await page.locator(".reasoning summary").click();
+    await whole(page.locator(".reasoning > div"), "r");
+    assert.ok((await s.events("long")).find((e) => e.type === "tool.started").payload.inputRef, "the arguments are short: nothing is tested");
+
+    await s.done(await s.turn(`${numbered("p", words)} an essay`, { sessionId: "long" }));
+    const asked = page.locator(".asked", { hasText: "p0 " });
+    await whole(page.locator(".said", { hasText: "e0 " }), "e");
+    await asked.scrollIntoViewIfNeeded(); // it is read when somebody looks at it
+    await whole(asked, "p");
+    await pushBack(s, "long");
+    await page.reload();
+    await settle(page);
+    await whole(page.locator(".said", { hasText: "e0 " }), "e");
+    // The prompt lies before what is shown.
+    await page.getByText("The turn began before what is shown.").waitFor();
+    await page.getByRole("button", { name: "Earlier" }).click();
+    await asked.scrollIntoViewIfNeeded();
+    await whole(asked, "p");
+    const fact = (await s.events("long")).findLast((e) => e.type === "model.completed");
+    assert.ok(fact.payload.messageRef && !fact.payload.message?.text, "the answer is short: nothing is tested");
+    await axe(page, "a long story");
+  },
+
+  "a long answer that can't be read says why, and is read again": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("an essay", { sessionId: "unread" }));
+    await pushBack(s, "unread");
+    const page = await visit(t, s, "/jobs");
+    await page.route("**/v1/outputs/*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail: "the output is elsewhere", requestId: "req_elsewhere" }) }));
+    await go(page, "/s/unread");
+    const problem = page.locator(".story").getByRole("alert");
+    await problem.getByText("the output is elsewhere").waitFor();
+    await problem.getByText("req_elsewhere").waitFor();
+    // Its beginning is there, marked as such.
+    await page.locator(".said").getByText(/\be0 /).waitFor();
+    await page.unroute("**/v1/outputs/*");
+    await problem.getByRole("button", { name: "Try again" }).click();
+    await page.locator(".said").getByText(new RegExp(`\\be${words - 1}\\b`)).waitFor();
+    assert.equal(await problem.count(), 0);
+  },
+
+  "a session of many turns is read to its beginning, and undone from any of them": async (t) => {
+    const s = await ownServer(t, { answers });
+    const [turns, middle] = [130, 31];
+    await repeated(s, "many", turns, middle);
+    const fork = await s.call("fork_thread", { sessionId: "many", threadId: (await s.call("get_session", { sessionId: "many" })).threads[0].threadId, atSequence: (await s.events("many")).at(-1).sequence });
+
+    const page = await visit(t, s, "/s/many");
+    const earlier = page.getByRole("button", { name: "Earlier", exact: true });
+    for (let n = 0; n < 40 && (await earlier.count()) > 0; n++) {
+      await earlier.click();
+      await settle(page);
+    }
+    const asked = page.locator(".story .asked");
+    assert.equal(await asked.count(), turns);
+    assert.equal((await asked.first().innerText()).trim(), "keep this");
+    // It goes on from there, each fact once.
+    await s.done(await s.turn("and on", { sessionId: "many" }));
+    await asked.getByText("and on").waitFor();
+    assert.deepEqual(await page.evaluate(() => window.agentd.odd), []);
+
+    // The oldest turn of the list: those before it stay.
+    await go(page, "/s/many?tab=files");
+    const list = page.getByRole("list", { name: "Turns" });
+    await list.getByText("again 130").waitFor();
+    await list.getByRole("button", { name: "Older turns" }).waitFor();
+    await list.getByText("again 32").click();
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Undo" });
+    await dialog.getByText("100 turns would be taken back").waitFor();
+    await dialog.getByRole("button", { name: "Back" }).click();
+    await list.getByRole("button", { name: "Older turns" }).click();
+    await list.getByText(`later ${middle}`).click();
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    await dialog.getByText("101 turns would be taken back").waitFor();
+    assert.ok(existsSync(join(s.work, "later.txt")), "a preview changes nothing");
+    await dialog.getByRole("button", { name: "Undo" }).click();
+    await page.getByText(/101 turns undone/).waitFor();
+    assert.ok(!existsSync(join(s.work, "later.txt")));
+    assert.equal(readFileSync(join(s.work, "kept.txt"), "utf8"), "kept\n");
+    // All of them are shown as undone, also those that the snapshot doesn't name.
+    await list.getByText("undone").nth(100).waitFor();
+    assert.equal(await list.getByText("undone").count(), 101);
+    // Turns that were taken back are no place to go back to.
+    await s.done(await s.turn("once more", { sessionId: "many" }));
+    await list.getByText("once more").click();
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    await dialog.getByText("1 turn would be taken back").waitFor();
+    await dialog.getByRole("button", { name: "Back" }).click();
+    await list.getByText("keep this").click();
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    await dialog.getByText("31 turns would be taken back").waitFor();
+
+    // A fork's own turn is taken back without the history that it was forked from.
+    await s.done(await s.turn("on my own", { sessionId: fork.sessionId }));
+    await go(page, `/s/${fork.sessionId}?tab=files`);
+    await list.getByText("on my own").waitFor();
+    await page.getByRole("button", { name: "Undo from here…" }).click();
+    await dialog.getByText("1 turn would be taken back").waitFor();
+  },
+
+  "what waits is answered in place, however much was asked before it": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (let i = 0; i < 3; i++) {
+      const turn = await s.turn("write it", { sessionId: "asked" });
+      const asked = await s.asked(turn);
+      await s.call("respond_action", { actionId: asked.actionId, decision: "allow" });
+      await s.done(turn);
+    }
+    const turn = await s.turn("write it again", { sessionId: "asked" });
+    await s.asked(turn);
+    const page = await visit(t, s, "/jobs", { viewport: { width: 390, height: 844 } });
+    await shortPages(page, 2);
+    await go(page, "/s/asked");
+    const card = page.locator(".story article.turn").last().getByRole("button", { name: /^Allow/ }).first();
+    await card.click();
+    await s.done(turn);
+    await page.locator(".story article.turn").last().getByText("Done.").waitFor();
+    const resolved = (await s.events("asked")).findLast((e) => e.type === "action.resolved");
+    assert.equal(resolved.payload.decision, "allow");
+  },
+
+  "a link to a process shows it, however many came after it": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("run one", { sessionId: "ran", ...auto }));
+    const started = (await s.events("ran")).filter((e) => e.type === "process.started");
+    assert.equal(started.length, 3);
+    const page = await visit(t, s, "/jobs");
+    await shortPages(page, 1);
+    for (const e of started) {
+      const word = e.payload.command.at(-1).split(" ").at(-1);
+      await go(page, `/s/ran?tab=processes&process=${e.processId}`);
+      await page.locator(".current").getByText(`echo the ${word}`).waitFor();
+      await page.frameLocator(`iframe[title$="${e.processId}"]`).getByText(`the ${word}`).first().waitFor();
+    }
+    await go(page, "/s/ran?tab=processes&process=proc_none");
+    await page.getByText("There is no process proc_none here").waitFor();
+    await page.getByRole("button", { name: "Show the newest" }).click();
+    await page.frameLocator("iframe").getByText("the third").first().waitFor();
+  },
+};
