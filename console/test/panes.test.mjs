@@ -196,6 +196,79 @@ export default {
     assert.equal(resolved.payload.decision, "allow");
   },
 
+  "filtered facts are live, and keys step through what is shown": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (let i = 0; i < 9; i++) await s.done(await s.turn(`again ${i}`, { sessionId: "facts" }));
+    const types = "turn.*,queue.*";
+    const ofTurns = async () => (await s.events("facts")).filter((e) => /^(turn|queue)\./.test(e.type)).map((e) => e.sequence);
+    // More than fit, so that the list scrolls and is not read again because it is short.
+    while ((await ofTurns()).length < 60) await s.done(await s.turn("again and again", { sessionId: "facts" }));
+    const page = await visit(t, s, "/s/facts");
+    await page.getByRole("combobox", { name: "Which facts" }).selectOption(types);
+    const facts = page.getByRole("table", { name: "Facts" });
+    const row = (sequence) => facts.locator(`.fact[data-sequence="${sequence}"]`);
+    await row((await ofTurns()).at(-1)).getByText("turn.").waitFor();
+    await settle(page);
+    const counted = async () => (await page.locator("section[aria-label=Facts] header .num").innerText()).replace(",", "");
+    assert.equal(await counted(), String((await ofTurns()).length));
+    // What comes is shown as it comes.
+    await s.done(await s.turn("one more", { sessionId: "facts" }));
+    const all = await ofTurns();
+    await row(all.at(-1)).getByText("turn.completed").waitFor();
+    assert.equal(await counted(), String(all.length));
+    assert.deepEqual(await facts.locator(".fact .type").evaluateAll((l) => l.map((x) => x.textContent).filter((x) => !/^(turn|queue)\./.test(x))), []);
+    // The keys step from one that is shown to the next.
+    await facts.focus();
+    const last = (await s.events("facts")).at(-1).sequence;
+    const steps = all.filter((n) => n < last).reverse();
+    for (const n of steps.slice(0, 4)) {
+      await page.keyboard.press("ArrowUp");
+      await page.locator(`.session[data-shown="${n}"]`).waitFor();
+      await page.locator(`.fact.current[data-sequence="${n}"]`).waitFor();
+    }
+    await page.keyboard.press("ArrowDown");
+    await page.locator(`.session[data-shown="${steps[2]}"]`).waitFor();
+    // Enter shows what the fact holds, and why it came to be.
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: new RegExp(`^#${steps[2]} turn`) });
+    await dialog.getByText(`"sequence": ${steps[2]}`).waitFor();
+    await dialog.getByText("Why?").click();
+    await dialog.locator(".chain a[data-sequence]").first().waitFor();
+    const fact = (await s.events("facts")).find((e) => e.sequence === steps[2]);
+    const why = await s.call("explain", { sessionId: "facts", eventId: fact.eventId });
+    assert.deepEqual(await dialog.locator(".chain a[data-sequence]").evaluateAll((l) => l.map((a) => Number(a.dataset.sequence))), why.facts.map((f) => f.sequence));
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    // A filter of one's own in the address, at a moment that it hides: the neighbours are shown.
+    const submitted = (await s.events("facts")).filter((e) => e.type === "turn.submitted").map((e) => e.sequence);
+    await go(page, `/s/facts?types=turn.submitted&at=${submitted[3] + 2}`);
+    await row(submitted[3]).getByText("turn.submitted").waitFor();
+    await facts.focus();
+    await page.keyboard.press("ArrowDown");
+    await page.locator(`.fact.current[data-sequence="${submitted[4]}"]`).waitFor();
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("ArrowUp");
+    await page.locator(`.fact.current[data-sequence="${submitted[2]}"]`).waitFor();
+    await go(page, "/s/facts?types=nonsense.*");
+    await page.locator("section[aria-label=Facts]").getByRole("alert").getByText("nonsense").waitFor();
+  },
+
+  "facts that can't be read say why, and are read again": async (t) => {
+    const s = await ownServer(t, { answers });
+    await repeated(s, "rows", 40, 0);
+    const page = await visit(t, s, "/s/rows");
+    await page.locator(".fact .type").first().waitFor();
+    await page.route("**/v1/sessions/rows/events?*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail: "no facts for now", requestId: "req_rows" }) }));
+    await page.getByRole("table", { name: "Facts" }).evaluate((x) => (x.scrollTop = 0));
+    const problem = page.locator("section[aria-label=Facts]").getByRole("alert");
+    await problem.getByText("no facts for now").waitFor();
+    await problem.getByText("req_rows").waitFor();
+    await page.unroute("**/v1/sessions/rows/events?*");
+    await problem.getByRole("button", { name: "Try again" }).click();
+    await page.locator('.fact[data-sequence="1"]').getByText("session.created").waitFor();
+    assert.equal(await problem.count(), 0);
+  },
+
   "a link to a process shows it, however many came after it": async (t) => {
     const s = await ownServer(t, { answers });
     await s.done(await s.turn("run one", { sessionId: "ran", ...auto }));

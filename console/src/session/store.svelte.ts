@@ -40,6 +40,8 @@ export class SessionStore {
   full = $state(false);
   /** Counts how often facts in the cache changed, for who shows them. */
   factsVersion = $state(0);
+  /** Why facts can't be read. */
+  factsProblem = $state.raw<Problem | null>(null);
   /** The last sequence that retention removed. */
   removed = $state(0);
 
@@ -225,6 +227,18 @@ export class SessionStore {
     return e;
   }
 
+  /** peek returns a fact that is loaded. */
+  peek(sequence: number): Envelope | undefined {
+    return this.#pages.get(Math.floor((sequence - 1) / pageSize))?.[(sequence - 1) % pageSize];
+  }
+
+  /** rereadFacts has facts that couldn't be read asked for again. */
+  rereadFacts(): void {
+    this.#loading.clear();
+    this.factsProblem = null;
+    this.factsVersion++;
+  }
+
   async #load(at: number): Promise<void> {
     if (this.#loading.has(at) || line.down) return;
     this.#loading.add(at);
@@ -232,11 +246,12 @@ export class SessionStore {
       const page = await get<EventPage>(`/v1/sessions/${encodeURIComponent(this.id)}/events?after=${at * pageSize}&limit=${pageSize}`);
       this.#pages.delete(at); // to the end: the newest stays longest
       this.#keep(page.events.filter((e) => Math.floor((e.sequence - 1) / pageSize) === at));
-      this.factsVersion++;
-    } catch {
-      // The row stays empty; scrolling there again tries again.
-    } finally {
       setTimeout(() => this.#loading.delete(at), 500);
+      this.factsProblem = null;
+      this.factsVersion++;
+    } catch (err) {
+      // It isn't asked for again until the user or the line says so.
+      this.factsProblem = err as Problem;
     }
   }
 }
