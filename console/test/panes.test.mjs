@@ -1,7 +1,7 @@
 // What the panes of a session show of long texts, long sessions and what can't be read.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { assert, axe, go, ownServer, settle, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, ownServer, settle, visit } from "./kit.mjs";
 
 const numbered = (letter, n) => Array.from({ length: n }, (_, i) => (i % 40 === 39 ? `${letter}${i}.\n\n` : `${letter}${i} `)).join("");
 /** counts returns the numbers of the words that begin with a letter, in the order in which they are read. */
@@ -38,6 +38,13 @@ async function repeated(s, sessionId, turns, middle) {
   let last;
   for (let i = 1; i <= turns; i++) last = await s.turn(i === 1 ? "keep this" : i === middle ? `later ${i}` : `again ${i}`, { sessionId, ...auto });
   await s.done(last);
+}
+
+/** failing has the server refuse what an address fits, and returns the id of the request that it names. */
+async function failing(page, glob, detail) {
+  const requestId = `req_${detail.replace(/\W/g, "_")}`;
+  await page.route(glob, (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail, requestId }) }));
+  return requestId;
 }
 
 /** pushBack adds facts until a session that is opened begins in the middle of its last answer: what came before is read when it is needed. */
@@ -102,11 +109,11 @@ export default {
     await s.done(await s.turn("an essay", { sessionId: "unread" }));
     await pushBack(s, "unread");
     const page = await visit(t, s, "/jobs");
-    await page.route("**/v1/outputs/*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail: "the output is elsewhere", requestId: "req_elsewhere" }) }));
+    const request = await failing(page, "**/v1/outputs/*", "the output is elsewhere");
     await go(page, "/s/unread");
     const problem = page.locator(".story").getByRole("alert");
     await problem.getByText("the output is elsewhere").waitFor();
-    await problem.getByText("req_elsewhere").waitFor();
+    await problem.getByText(request).waitFor();
     // Its beginning is there, marked as such.
     await page.locator(".said").getByText(/\be0 /).waitFor();
     await page.unroute("**/v1/outputs/*");
@@ -258,15 +265,74 @@ export default {
     await repeated(s, "rows", 40, 0);
     const page = await visit(t, s, "/s/rows");
     await page.locator(".fact .type").first().waitFor();
-    await page.route("**/v1/sessions/rows/events?*", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail: "no facts for now", requestId: "req_rows" }) }));
+    const request = await failing(page, "**/v1/sessions/rows/events?*", "no facts for now");
     await page.getByRole("table", { name: "Facts" }).evaluate((x) => (x.scrollTop = 0));
     const problem = page.locator("section[aria-label=Facts]").getByRole("alert");
     await problem.getByText("no facts for now").waitFor();
-    await problem.getByText("req_rows").waitFor();
+    await problem.getByText(request).waitFor();
     await page.unroute("**/v1/sessions/rows/events?*");
     await problem.getByRole("button", { name: "Try again" }).click();
     await page.locator('.fact[data-sequence="1"]').getByText("session.created").waitFor();
     assert.equal(await problem.count(), 0);
+  },
+
+  "a moment that can't be shown says why and leads to one that can": async (t) => {
+    const s = await ownServer(t, { answers });
+    await repeated(s, "moments", 3, 0);
+    const end = (await s.events("moments")).at(-1).sequence;
+    const page = await visit(t, s, `/s/moments?at=${end + 7}`);
+    const told = page.locator(".moment").getByRole("alert");
+    await told.getByText("invalid_params").waitFor();
+    await told.getByText(`ends at ${end}`).waitFor();
+    await told.getByText(/req_\w+/).waitFor();
+    await axe(page, "a moment past the end");
+    await page.getByRole("button", { name: `The newest moment: #${end}` }).click();
+    await page.locator(`.session[data-shown="${end}"]`).waitFor();
+    assert.equal(await told.count(), 0);
+
+    await s.call("run_retention", { olderThanMs: 1 });
+    await eventually(() => s.call("get_retention"), (r) => r.run?.status === "completed");
+    const removed = (await s.call("get_session", { sessionId: "moments" })).history.removedThrough;
+    assert.ok(removed > 2, `nothing was removed: ${removed}`);
+    await page.goto(`${s.url}/ui/s/moments?at=2`);
+    await told.getByText("not_found").waitFor();
+    await told.getByText("removed by retention").waitFor();
+    await told.getByText(/req_\w+/).waitFor();
+    await page.getByRole("button", { name: `The oldest moment that is left: #${removed}` }).click();
+    await page.locator(`.session[data-shown="${removed}"]`).waitFor();
+    assert.equal(await told.count(), 0);
+  },
+
+  "a graph that can't be read says why and draws no other turn": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("write it", { sessionId: "graphs", ...auto }));
+    const page = await visit(t, s, "/s/graphs");
+    const graph = page.locator("section[aria-label=Graph]");
+    await graph.locator(".node").first().waitFor();
+    const request = await failing(page, "**/v1/sessions/graphs/events?*", "no graph for now");
+    await s.done(await s.turn("again", { sessionId: "graphs" }));
+    await graph.getByRole("alert").getByText("no graph for now").waitFor();
+    await graph.getByText(request).waitFor();
+    assert.equal(await graph.locator(".node").count(), 0);
+    await page.unroute("**/v1/sessions/graphs/events?*");
+    await graph.getByRole("button", { name: "Try again" }).click();
+    await graph.locator(".node").first().waitFor();
+    assert.equal(await graph.getByRole("alert").count(), 0);
+  },
+
+  "a terminal whose process is gone says so": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("run one", { sessionId: "gone", ...auto }));
+    const page = await visit(t, s, "/s/gone?tab=processes");
+    const list = page.getByRole("list", { name: "Processes" });
+    await page.frameLocator("iframe").getByText("the third").first().waitFor();
+    await s.call("delete_session", { sessionId: "gone" });
+    await list.getByText("echo the first").click();
+    const problem = page.getByRole("alert").filter({ hasText: "there is no process" });
+    await problem.getByText("not_found").waitFor();
+    await problem.getByText(/req_\w+/).waitFor();
+    // It is not tried again and again.
+    await page.locator('iframe[data-state="failed"]').waitFor();
   },
 
   "a link to a process shows it, however many came after it": async (t) => {

@@ -13,7 +13,7 @@ export interface Node {
 export interface Edge {
   from: string;
   to: string;
-  /** The id that both have. */
+  /** The name of the id that both have. */
   by: string;
 }
 
@@ -24,7 +24,7 @@ export interface Placed extends Node {
 
 export interface Layout {
   nodes: Placed[];
-  edges: { points: { x: number; y: number }[]; by: string }[];
+  edges: (Edge & { points: { x: number; y: number }[] })[];
   width: number;
   height: number;
 }

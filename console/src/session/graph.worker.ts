@@ -15,7 +15,7 @@ onmessage = (m: MessageEvent<{ id: number; nodes: Node[]; edges: Edge[] }>) => {
   dagre.layout(g);
   const out: Layout = {
     nodes: nodes.map((n) => ({ ...n, x: g.node(n.id).x, y: g.node(n.id).y })),
-    edges: edges.map((e) => ({ points: g.edge(e.from, e.to).points ?? [], by: e.by })),
+    edges: edges.map((e) => ({ ...e, points: g.edge(e.from, e.to).points ?? [] })),
     width: g.graph().width ?? 0,
     height: g.graph().height ?? 0,
   };
