@@ -21,6 +21,14 @@ terminal.open(document.getElementById("terminal")!);
 const tell = (m: unknown) => parent.postMessage(m, location.origin);
 terminal.onData((data) => tell({ op: "data", data }));
 
+// A terminal answers when a program asks where the cursor is, or what it is. Here several pages may show one process, also long
+// after it asked: only what a person types goes to it.
+for (const id of [{ final: "n" }, { prefix: "?", final: "n" }, { final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" }, { intermediates: "$", final: "p" }, { prefix: "?", intermediates: "$", final: "p" }]) {
+  terminal.parser.registerCsiHandler(id, () => true);
+}
+terminal.parser.registerDcsHandler({ intermediates: "$", final: "q" }, () => true);
+for (const id of [4, 10, 11, 12]) terminal.parser.registerOscHandler(id, () => true);
+
 /** Whether what is typed goes to the process. If it doesn't, keys are the page's, and Tab leaves the frame. */
 let types = false;
 terminal.attachCustomKeyEventHandler((e) => {
