@@ -24,8 +24,6 @@ const answers = [
   { when: { contains: "write" }, text: "Done." },
   { when: { contains: "form" }, ask: { prompt: "Which colour?", schema: { type: "object", required: ["colour"], properties: { colour: { type: "string", enum: ["red", "green"] } } } } },
   { when: { contains: "form" }, text: "Thank you." },
-  { when: { contains: "crowd" }, tools: Array.from({ length: 210 }, () => ({ name: "list_files", arguments: { path: "." } })) },
-  { when: { contains: "crowd" }, text: "Listed." },
 ];
 
 /** shortPages has the server hand out lists in pages of so many, as if a session were long. */
@@ -356,78 +354,6 @@ export default {
     await page.locator(".story").getByText("Thank you.").waitFor();
     const resolved = (await s.events("form")).find((e) => e.type === "action.resolved");
     assert.match(JSON.stringify(resolved.payload), /green/);
-  },
-
-  "a fact, a node of the graph and the time line move one cursor": async (t) => {
-    const s = await ownServer(t, { answers });
-    await s.done(await s.turn("write it", { sessionId: "cursor", ...auto }));
-    await s.done(await s.turn("run one", { sessionId: "cursor", ...auto }));
-    const facts = await s.events("cursor");
-    const page = await visit(t, s, "/s/cursor");
-    const graph = page.locator("section[aria-label=Graph]");
-    const slider = page.getByRole("slider", { name: "Fact" });
-    /** at waits until all panes show the session as it was after a fact. */
-    const at = async (n) => {
-      await page.locator(`.session[data-shown="${n}"]`).waitFor();
-      await page.locator(`.fact.current[data-sequence="${n}"]`).waitFor();
-      assert.equal(await slider.inputValue(), String(n));
-      assert.equal(new URL(page.url()).searchParams.get("at"), String(n));
-      const calls = facts.filter((e) => e.type === "tool.started" && e.sequence <= n).map((e) => e.toolCallId);
-      await eventually(() => page.locator(".story [data-call]").evaluateAll((l) => l.map((x) => x.dataset.call)), (shown) => shown.join() === calls.join());
-      // The graph is that of the turn which had begun by then, without what came later.
-      const turn = facts.findLast((e) => e.type === "turn.submitted" && e.sequence <= n);
-      await graph.locator(`.node[data-id="${turn.turnId}"]`).waitFor();
-      await eventually(() => graph.locator(".node").evaluateAll((l) => Math.max(...l.map((x) => Number(x.dataset.sequence)))), (last) => last <= n);
-    };
-    const decided = facts.find((e) => e.type === "permission.evaluated");
-    const earlier = facts.find((e) => e.type === "tool.result");
-    await slider.fill(String(earlier.sequence));
-    await at(earlier.sequence);
-    await graph.locator(`.node[data-sequence="${decided.sequence}"]`).click();
-    await at(decided.sequence);
-    const row = page.locator(`.fact[data-sequence="${decided.sequence - 2}"]`);
-    await row.click();
-    await at(decided.sequence - 2);
-    const late = facts.find((e) => e.type === "process.completed");
-    await slider.fill(String(late.sequence));
-    await at(late.sequence);
-  },
-
-  "each edge of the graph is an id that both have, as explain joins them": async (t) => {
-    const s = await ownServer(t, { answers });
-    const turn = await s.turn("write it", { sessionId: "edges" });
-    const { actionId } = await s.asked(turn);
-    await s.call("respond_action", { actionId, decision: "allow" });
-    await s.done(turn);
-    const facts = await s.events("edges");
-    const page = await visit(t, s, "/s/edges");
-    const graph = page.locator("section[aria-label=Graph]");
-    await graph.locator(`.node[data-id="${actionId}"]`).waitFor();
-    await graph.locator('.node[data-id$="/files"]').waitFor();
-    const edges = await graph.locator("path.edge").evaluateAll((l) => l.map((x) => ({ ...x.dataset })));
-    const nodes = await graph.locator(".node").evaluateAll((l) => l.map((x) => x.dataset.id));
-    assert.ok(edges.length >= nodes.length - 1, `${edges.length} edges between ${nodes.length} nodes`);
-    /** about are the facts of a node: those that have its id. */
-    const about = (id) => facts.filter((e) => JSON.stringify(e).includes(`"${id.replace(/\/files$/, "")}"`));
-    for (const { from, to, by } of edges) {
-      const shared = about(to).find((e) => e[by])?.[by];
-      assert.ok(shared, `no fact of ${to} has a ${by}`);
-      const both = [from, to].map((id) => about(id).filter((e) => JSON.stringify(e).includes(`"${shared}"`)).map((e) => e.sequence));
-      assert.ok(both.every((l) => l.length > 0), `${shared} joins ${from} and ${to}, but isn't in both`);
-      if (by !== "toolCallId") continue;
-      const told = new Set((await s.call("explain", { sessionId: "edges", toolCallId: shared })).facts.map((f) => f.sequence));
-      for (const l of both) assert.ok(l.some((n) => told.has(n)), `explain knows nothing of ${from} or ${to}: ${l}`);
-    }
-  },
-
-  "a graph of too much says what it leaves out": async (t) => {
-    const s = await ownServer(t, { answers });
-    await s.done(await s.turn("crowd", { sessionId: "crowd", ...auto }));
-    const page = await visit(t, s, "/s/crowd");
-    const graph = page.locator("section[aria-label=Graph]");
-    const told = graph.getByRole("status");
-    await told.getByText(/Too much to draw: the first 400 of \d+ nodes/).waitFor();
-    assert.equal(await graph.locator(".node").count(), 400);
   },
 
   "a link to a process shows it, however many came after it": async (t) => {
