@@ -84,8 +84,10 @@ const maxToken = 16 << 10
 type login struct {
 	auth  Authenticator
 	token string
-	// cookie says that a browser's cookie carried the token.
-	cookie bool
+	// cookie says that a browser's cookie carried the token, and checkLeft, set then, that the
+	// browser didn't log out since.
+	cookie    bool
+	checkLeft func() error
 	Identity
 }
 
@@ -93,12 +95,13 @@ type login struct {
 // counts if there is no Authorization header.
 func (s *Server) authenticate(r *http.Request, cookies bool) (*login, error) {
 	token, err := bearer(r)
-	cookie := false
+	l := &login{auth: s.opt.Auth}
 	if cookies && len(r.Header.Values("Authorization")) == 0 {
-		var carried string
+		var carried sealedLogin
 		var bad error
-		if carried, cookie, bad = s.cookieToken(r); cookie {
-			token, err = carried, bad
+		if carried, l.cookie, bad = s.cookieLogin(r); l.cookie {
+			token, err = carried.Token, bad
+			l.checkLeft = func() error { return s.browsers.left.check(carried.cookie) }
 		}
 	}
 	if err != nil {
@@ -107,18 +110,24 @@ func (s *Server) authenticate(r *http.Request, cookies bool) (*login, error) {
 	if s.opt.Auth == nil {
 		return nil, fault.New(fault.Unauthenticated, "the server has no tokens; create one with agentd tokens create")
 	}
-	id, err := s.opt.Auth.Authenticate(r.Context(), token)
+	l.token = token
+	l.Identity, err = s.opt.Auth.Authenticate(r.Context(), token)
 	if err != nil {
 		return nil, err
 	}
-	return &login{auth: s.opt.Auth, token: token, cookie: cookie, Identity: id}, nil
+	return l, nil
 }
 
-// again reports why the caller may not go on, or nil. A caller without a token,
+// again reports why the caller may not go on, or nil: also that the browser logged out. A caller without a token,
 // as over standard input, always may.
 func (l *login) again(ctx context.Context) error {
 	if l.auth == nil {
 		return nil
+	}
+	if l.checkLeft != nil {
+		if err := l.checkLeft(); err != nil {
+			return err
+		}
 	}
 	id, err := l.auth.Authenticate(ctx, l.token)
 	if err != nil {

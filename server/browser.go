@@ -8,10 +8,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/fault"
@@ -52,6 +54,7 @@ const (
 type browsers struct {
 	logins, attempts *sealer
 	links            LinkKeeper
+	left             leftLogins
 }
 
 // sealedLogin is what a cookie holds, and what is kept of a link.
@@ -61,7 +64,55 @@ type sealedLogin struct {
 	Until int64 `json:"u"`
 	// Elsewhere says that the person logged in at the provider.
 	Elsewhere bool `json:"e,omitempty"`
+	// cookie names the cookie that the login was read from.
+	cookie cookieDigest
 }
+
+// cookieDigest names a cookie without telling it.
+type cookieDigest = [sha256.Size]byte
+
+// leftLogins are the logins that ended at this server before their time, because their browser logged out or logged
+// in as someone else. What is open in their name ends, and a copy of the cookie is refused. They are forgotten when
+// the login would have ended by itself, or with the process.
+type leftLogins struct {
+	mu    sync.Mutex
+	until map[cookieDigest]int64
+}
+
+// maxLeft bounds the logins that are remembered as left. Each was a good one, so filling it takes a token.
+const maxLeft = 10_000
+
+// leave ends a login.
+func (ll *leftLogins) leave(l *sealedLogin) {
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if ll.until == nil {
+		ll.until = map[cookieDigest]int64{}
+	}
+	if len(ll.until) >= maxLeft {
+		now := time.Now().Unix()
+		maps.DeleteFunc(ll.until, func(_ cookieDigest, until int64) bool { return until <= now })
+	}
+	for c := range ll.until {
+		if len(ll.until) < maxLeft {
+			break
+		}
+		delete(ll.until, c)
+	}
+	ll.until[l.cookie] = l.Until
+}
+
+// check refuses a login that was left.
+func (ll *leftLogins) check(c cookieDigest) error {
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	if _, left := ll.until[c]; left {
+		return errLoginEnded
+	}
+	return nil
+}
+
+var errLoginEnded = fault.New(fault.Unauthenticated, "the login has ended; log in again")
 
 func newBrowsers(c *Console) *browsers {
 	key := c.Key
@@ -187,29 +238,39 @@ func (s *Server) readLoginCookie(r *http.Request) (l sealedLogin, found, ok bool
 		value = strings.Join(parts, "")
 	}
 	ok = s.browsers.logins.open(value, &l)
+	l.cookie = sha256.Sum256([]byte(value))
 	return l, true, ok && time.Now().Unix() < l.Until
 }
 
-// cookieToken returns the token in a request's cookie, or why the cookie doesn't count.
+// leaveLogin ends the login in a request's cookies, if there is a good one.
+func (s *Server) leaveLogin(r *http.Request) (l sealedLogin) {
+	l, _, ok := s.readLoginCookie(r)
+	if ok {
+		s.browsers.left.leave(&l)
+	}
+	return l
+}
+
+// cookieLogin returns the login in a request's cookie, or why the cookie doesn't count.
 // found is false if there is none.
-func (s *Server) cookieToken(r *http.Request) (token string, found bool, err error) {
+func (s *Server) cookieLogin(r *http.Request) (l sealedLogin, found bool, err error) {
 	if s.browsers == nil {
-		return "", false, nil
+		return l, false, nil
 	}
 	l, found, ok := s.readLoginCookie(r)
 	if !found {
-		return "", false, nil
+		return l, false, nil
 	}
 	if err := checkSameOrigin(r); err != nil {
-		return "", true, err
+		return l, true, err
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get(consoleHeader) == "" {
-		return "", true, fault.New(fault.Forbidden, "a request with the console's cookie that may change something needs the header %s", consoleHeader)
+		return l, true, fault.New(fault.Forbidden, "a request with the console's cookie that may change something needs the header %s", consoleHeader)
 	}
 	if !ok {
-		return "", true, fault.New(fault.Unauthenticated, "the login has ended; log in again")
+		return l, true, errLoginEnded
 	}
-	return l.Token, true, nil
+	return l, true, s.browsers.left.check(l.cookie)
 }
 
 // checkSameOrigin refuses a request with a cookie that a page of another origin may have

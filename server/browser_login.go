@@ -97,7 +97,8 @@ func (s *Server) enterBrowser(w http.ResponseWriter, r *http.Request, token stri
 	if !id.Expires.IsZero() && id.Expires.Before(until) {
 		until = id.Expires
 	}
-	s.setLogin(w, r, sealedLogin{token, until.Unix(), elsewhere}, secure)
+	s.leaveLogin(r) // the new cookie takes the place of the old one
+	s.setLogin(w, r, sealedLogin{Token: token, Until: until.Unix(), Elsewhere: elsewhere}, secure)
 	return id, nil
 }
 
@@ -141,7 +142,7 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request, _ *request)
 	if err := checkSameOrigin(r); err != nil {
 		return err
 	}
-	l, _, _ := s.readLoginCookie(r)
+	l := s.leaveLogin(r)
 	clearLogin(w, r)
 	if l.Elsewhere && s.opt.Console.Provider != nil {
 		return writeJSON(w, mustMarshal(s.stillLoggedIn(r.Context())))

@@ -211,3 +211,58 @@ func TestConsoleSocketOnlyReads(t *testing.T) {
 		t.Errorf("a read: %s", got)
 	}
 }
+
+// TestLoggingOutEndsWhatIsOpen: whoever logs in next in the same browser must not go on with the streams of the
+// login before. A login of another browser goes on.
+func TestLoggingOutEndsWhatIsOpen(t *testing.T) {
+	for how, leave := range map[string]func(*running, string) int{
+		"logging out": func(r *running, cookie string) int {
+			return r.send(http.MethodPost, "/ui/logout", "", cookie, "Sec-Fetch-Site: same-origin").StatusCode
+		},
+		"logging in as someone else": func(r *running, cookie string) int {
+			return r.send(http.MethodPost, "/ui/login", `{"token":"client-token"}`, cookie, "Content-Type: application/json").StatusCode
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			r := run(t, withConsole)
+			r.fake.open("s", "a")
+			open := func(cookie string) (*websocket.Conn, *http.Response) {
+				name, value, _ := strings.Cut(cookie, ": ")
+				conn, _, err := websocket.Dial(t.Context(), r.base+"/v1/ws", &websocket.DialOptions{HTTPHeader: http.Header{name: {value}, "Origin": {r.base}}}) //nolint:bodyclose // the library closes it
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.CloseNow() })
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.base+"/v1/sessions/s/events", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set(name, value)
+				req.Header.Set("Accept", "text/event-stream")
+				res, err := r.client.Do(req)
+				if err != nil || res.StatusCode != http.StatusOK {
+					t.Fatalf("the stream: %v %v", res, err)
+				}
+				t.Cleanup(func() { _ = res.Body.Close() })
+				return conn, res
+			}
+			cookie, other := r.loginCookie("admin-token"), r.loginCookie("admin-token")
+			socket, stream := open(cookie)
+			kept, _ := open(other)
+			if status := leave(r, cookie); status/100 != 2 {
+				t.Fatalf("status %d", status)
+			}
+			if res := r.send(http.MethodGet, "/v1/status", "", cookie); res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("a copy of the cookie: %s", res.Status)
+			}
+			if _, _, err := socket.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+				t.Errorf("the WebSocket: %v", err)
+			}
+			if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+				t.Errorf("the stream: %v", err)
+			}
+			wsSendf(t, kept, `{"jsonrpc":"2.0","id":1,"method":"list_sessions","params":{}}`)
+			checkRPC(t, "another browser's", wsRead(t, kept), 0, "1")
+		})
+	}
+}
