@@ -67,4 +67,81 @@ export default {
     await logIn("ada");
     await page.getByRole("heading", { name: "Fleet" }).waitFor();
   },
+
+  "who logs in next sees nothing of who was there before, in no tab": async (t) => {
+    const s = await ownServer(t);
+    const { token } = await s.call("create_token", { name: "ben", role: "client", account: "team_b" });
+    await s.call("create_session", { sessionId: "operators" });
+    await s.call("create_session", { sessionId: "teams" }, token);
+    const page = await visit(t, s, "/admin");
+    await page.getByRole("cell", { name: "ben" }).waitFor();
+    const tab = await page.context().newPage();
+    await tab.goto(`${s.url}/ui/`);
+    await tab.locator("[data-session=operators]").waitFor();
+    await tab.locator("[data-session=teams]").waitFor();
+    await tab.locator(".line.live").waitFor();
+    const logIn = async (by) => {
+      for (const p of [page, tab]) await p.getByLabel("Token").waitFor();
+      await page.getByLabel("Token").fill(by);
+      await page.keyboard.press("Enter");
+    };
+    await page.getByRole("button", { name: "Log out" }).click();
+    await logIn(token);
+    for (const p of [page, tab]) await p.getByText("client · team_b").waitFor();
+    // What the one before has read is not drawn again, not even under the refusal.
+    await page.getByRole("alert").getByText("forbidden").waitFor();
+    await settle(page);
+    assert.equal(await page.getByRole("table", { name: "Tokens" }).count(), 0);
+    await tab.locator("[data-session=teams]").waitFor();
+    await tab.locator(".line.live").waitFor();
+    await s.call("create_session", { sessionId: "teams_next" }, token);
+    await tab.locator("[data-session=teams_next]").waitFor();
+    assert.equal(await tab.locator("[data-session=operators]").count(), 0);
+    // And back: the line is not that of the team any more, which hears nothing of the operator's.
+    await tab.getByRole("button", { name: "Log out" }).click();
+    await logIn(s.token);
+    await tab.locator("[data-session=operators]").waitFor();
+    await page.getByRole("cell", { name: "ben" }).waitFor();
+    await tab.locator(".line.live").waitFor();
+    await s.call("create_session", { sessionId: "operators_next" });
+    await tab.locator("[data-session=operators_next]").waitFor();
+  },
+
+  "a login that takes another's place is that of all tabs": async (t) => {
+    const s = await ownServer(t);
+    const { token } = await s.call("create_token", { name: "ben", role: "client", account: "team_b" });
+    await s.call("create_session", { sessionId: "operators" });
+    const tab = await visit(t, s, "/");
+    await tab.locator("[data-session=operators]").waitFor();
+    await tab.locator(".line.live").waitFor();
+    // As when a link to log in is opened, or the provider leads back: the page is new, and nobody logged out.
+    const res = await tab.context().request.post(`${s.url}/ui/login`, { data: { token } });
+    assert.equal(res.status(), 200);
+    const page = await tab.context().newPage();
+    await page.goto(`${s.url}/ui/`);
+    for (const p of [page, tab]) {
+      await p.getByText("client · team_b").waitFor();
+      await p.getByText("No session yet").waitFor();
+      assert.equal(await p.locator("[data-session=operators]").count(), 0);
+    }
+    await tab.locator(".line.live").waitFor();
+    await s.call("create_session", { sessionId: "teams" }, token);
+    await tab.locator("[data-session=teams]").waitFor();
+  },
+
+  "the first open while the server doesn't answer says so, and goes on by itself": async (t) => {
+    const s = await ownServer(t);
+    const page = await visit(t, s, "/", { login: false });
+    await page.getByLabel("Token").fill(s.token);
+    await page.keyboard.press("Enter");
+    await page.getByText("No session yet").waitFor();
+    await page.route("**/v1/status", (route) => route.abort());
+    await page.reload();
+    const box = page.getByRole("alert");
+    await box.getByText("offline").waitFor();
+    await box.getByText("is “agentd serve” running?").waitFor();
+    await axe(page, "the first open without a server");
+    await page.unroute("**/v1/status");
+    await page.getByText("No session yet").waitFor();
+  },
 };

@@ -1,5 +1,6 @@
 // One WebSocket for all tabs. The hub follows the feed of all sessions for everyone, and single sessions
-// for whoever asks, and goes on after the last sequence that it delivered when the connection was lost.
+// for whoever asks, and goes on after the last sequence that it delivered when the connection was lost. The connection
+// is that of one login: with the next one it begins anew.
 import type { Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wire";
 
 /** The families that the feed tells of: all but those that come by the hundred per second. */
@@ -47,6 +48,8 @@ interface Message {
 export class Hub {
   #ports = new Set<Port>();
   #socket: WebSocket | null = null;
+  /** Who is logged in, as tabs found out last; empty while that isn't known, or if nobody is. */
+  #who = "";
   #state: LineState = "connecting";
   #since = Date.now();
   #failures = 0;
@@ -66,7 +69,6 @@ export class Hub {
     const port: Port = { post, follows: new Map() };
     this.#ports.add(port);
     post({ kind: "state", state: this.#state, since: this.#since });
-    if (!this.#socket && this.#timer === undefined) this.#connect();
     return (m) => this.#told(port, m);
   }
 
@@ -84,8 +86,11 @@ export class Hub {
         if (f) this.#unsubscribe(f);
         break;
       }
+      case "who":
+        this.#identify(m.who);
+        break;
       case "retry":
-        if (this.#socket) break;
+        if (this.#socket || !this.#who) break;
         clearTimeout(this.#timer);
         this.#timer = undefined;
         this.#failures = 0;
@@ -99,6 +104,30 @@ export class Hub {
       case "bye":
         this.#leave(port);
     }
+  }
+
+  /** identify says who is logged in; nobody, if it is empty. What came for another login is dropped, and its connection ends. */
+  #identify(who: string): void {
+    if (who !== this.#who) this.#forget();
+    this.#who = who;
+    if (!who) this.#say("out");
+    else if (!this.#socket && this.#timer === undefined) this.#connect();
+  }
+
+  #forget(): void {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#flush);
+    this.#timer = this.#flush = undefined;
+    this.#failures = 0;
+    const socket = this.#socket;
+    this.#socket = null; // what it still says is of no use
+    socket?.close();
+    this.#requests.clear();
+    this.#bySubscription.clear();
+    this.#feed = this.#cursor = "";
+    this.#facts = [];
+    for (const p of this.#ports) for (const f of p.follows.values()) [f.subscription, f.waiting] = ["", []];
+    this.#say("connecting");
   }
 
   #leave(port: Port): void {
@@ -123,6 +152,7 @@ export class Hub {
     const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/ws`);
     this.#socket = socket;
     socket.onopen = () => {
+      if (this.#socket !== socket) return;
       this.#failures = 0;
       this.#feed = "";
       void this.#request("subscribe", { feed: true, types: feedTypes, ...(this.#cursor ? { cursor: this.#cursor } : {}) }).then((m) => {
@@ -137,7 +167,9 @@ export class Hub {
       this.#say("live");
       for (const p of this.#ports) for (const f of p.follows.values()) this.#subscribe(f);
     };
-    socket.onmessage = (e) => this.#received(JSON.parse(e.data as string) as Message);
+    socket.onmessage = (e) => {
+      if (this.#socket === socket) this.#received(JSON.parse(e.data as string) as Message);
+    };
     socket.onclose = () => {
       if (this.#socket === socket) void this.#lost();
     };
@@ -151,8 +183,11 @@ export class Hub {
       this.#say("offline");
       return;
     }
-    this.#say((await this.#loggedOut()) ? "out" : "offline");
-    if (this.#socket || this.#timer !== undefined || this.#state === "out") return;
+    const who = this.#who;
+    const out = await this.#loggedOut();
+    if (who !== this.#who || this.#socket || this.#timer !== undefined) return; // it went on meanwhile
+    this.#say(out ? "out" : "offline");
+    if (out) return;
     const wait = Math.min(longestWait, 250 * 2 ** this.#failures++);
     this.#timer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 2));
   }

@@ -21,6 +21,11 @@ class Line {
     if (back) for (const f of this.#onBack) f();
   }
 
+  /** reset forgets that there was a line: the next one is another login's, and what is shown is read for it anyway. */
+  reset(): void {
+    this.#wasLive = false;
+  }
+
   heard(): void {
     this.heardAt = Date.now();
   }

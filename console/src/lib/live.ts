@@ -34,12 +34,13 @@ export function ownWorker(url: string): Worker {
   return new Worker(trusted(url), { type: "module" });
 }
 
-/** startLine connects the tab. It is called once, after the login. */
-export function startLine(): void {
-  if (post) {
-    post({ op: "retry" });
-    return;
-  }
+/** tellLine says who is logged in, or "" if nobody is: the line is theirs. The first login connects the tab. */
+export function tellLine(who: string): void {
+  if (!post && who) startLine();
+  post?.({ op: "who", who });
+}
+
+function startLine(): void {
   const handle = (e: MessageEvent) => received(e.data as FromWorker);
   if ("SharedWorker" in globalThis) {
     const w = new SharedWorker(trusted(workerURL), { type: "module", name: "agentd" });

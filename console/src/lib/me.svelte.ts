@@ -1,6 +1,11 @@
-// Who is logged in, and what they may do.
+// Who is logged in, and what they may do. All tabs of a browser have one login: a tab that finds another tells the
+// others, and nothing that was read for one login is there for the next.
 import type { CommandName } from "$types/commands";
 import { get, loseLogin, Problem, send } from "./api";
+import { line } from "./line.svelte";
+import { tellLine } from "./live";
+import { notices } from "./notices.svelte";
+import { forgetReads } from "./query.svelte";
 import { scopes, type Role } from "./scopes";
 
 export interface Status {
@@ -33,40 +38,82 @@ class Me {
     return rank[this.role] >= rank[scopes[command]];
   }
 
+  /** Changes with each other login, so that what is drawn of one goes with it. */
+  login = $state(0);
+  #who = "";
+  #asked = 0;
+  /** Tells the other tabs. */
+  #tabs = new BroadcastChannel("agentd-login");
+
+  constructor() {
+    // Another tab may be mistaken, as when its question was on the way during a login: the server knows.
+    this.#tabs.onmessage = (e) => {
+      if (e.data !== this.#who && this.state !== "checking") void this.check();
+    };
+    addEventListener("pageshow", (e) => e.persisted && void this.check());
+  }
+
   /** check asks the server who we are. */
   async check(): Promise<void> {
+    const mine = ++this.#asked;
     try {
-      this.status = await get<Status>("/v1/status");
+      const status = await get<Status>("/v1/status");
+      if (mine !== this.#asked) return; // what was asked later counts
+      const { name, role, account } = status.caller;
+      this.#become(JSON.stringify([name, role, account]));
+      this.status = status;
       this.state = "in";
       this.why = null;
       this.left = null;
+      tellLine(this.#who);
     } catch (err) {
-      this.why = err as Problem;
-      if (this.why.code === "unauthenticated") this.state = "out";
-      else if (this.state === "checking") setTimeout(() => void this.check(), 1000);
+      if (mine !== this.#asked) return;
+      const why = err as Problem;
+      if (why.code === "unauthenticated") this.leave(why);
+      else {
+        this.why = why;
+        if (this.state === "checking") setTimeout(() => void this.check(), 1000);
+      }
     }
   }
 
-  /** login exchanges a token, or the code of a link, for the cookie. */
-  async login(by: { token: string } | { code: string }): Promise<void> {
+  /** become drops what was read for another login, and tells the other tabs. */
+  #become(who: string): void {
+    if (who === this.#who) return;
+    this.#who = who;
+    this.login++;
+    forgetReads();
+    line.reset();
+    notices.clear();
+    this.#tabs.postMessage(who);
+  }
+
+  /** leave ends the login in this tab. */
+  leave(why: Problem | null): void {
+    this.#asked++;
+    this.#become("");
+    this.status = null;
+    this.why = why;
+    this.state = "out";
+    tellLine("");
+  }
+
+  /** enter exchanges a token, or the code of a link, for the cookie. */
+  async enter(by: { token: string } | { code: string }): Promise<void> {
     await send("/ui/login", { method: "POST", body: JSON.stringify(by), headers: { "Content-Type": "application/json" } });
     await this.check();
   }
 
   async logout(): Promise<void> {
     const res = await send("/ui/logout", { method: "POST" });
-    this.left = res.status === 200 ? ((await res.json()) as { provider: string; path?: string }) : null;
-    this.status = null;
-    this.why = null;
-    this.state = "out";
+    const left = res.status === 200 ? ((await res.json()) as { provider: string; path?: string }) : null;
+    this.leave(null);
+    this.left = left;
   }
 }
 
 export const me = new Me();
 
 loseLogin((p) => {
-  if (me.state !== "in") return;
-  me.why = p;
-  me.status = null;
-  me.state = "out";
+  if (me.state === "in") me.leave(p);
 });

@@ -20,6 +20,10 @@ class Notices {
     setTimeout(() => this.remove(id), bad ? 12_000 : 4000);
   }
 
+  clear(): void {
+    this.list = [];
+  }
+
   remove(id: number): void {
     this.list = this.list.filter((n) => n.id !== id);
   }

@@ -40,7 +40,10 @@ export class Query<T> {
         this.at = Date.now();
       } catch (err) {
         const p = err instanceof Problem ? err : new Problem("internal", 0, String(err));
-        if (p.code !== "aborted") this.error = p;
+        if (p.code === "aborted") continue;
+        this.error = p;
+        // What may not be seen, or isn't there any more, isn't shown either.
+        if (p.code === "forbidden" || p.code === "not_found" || p.code === "unauthenticated") [this.data, this.at] = [undefined, 0];
       }
     } while (this.#again && this.users > 0);
     this.loading = false;
@@ -54,6 +57,12 @@ export class Query<T> {
 
 const cache = new Map<string, Query<unknown>>();
 const mostKept = 100;
+
+/** forgetReads empties the cache: what one login may see isn't for the next. */
+export function forgetReads(): void {
+  for (const q of cache.values()) q.cancel();
+  cache.clear();
+}
 
 export interface QueryOptions {
   /** Globs over types of facts, such as "action.*": such a fact makes the query read again. */

@@ -43,6 +43,7 @@ export type ToWorker =
   | { op: "hello"; lock?: string }
   | { op: "follow"; id: number; session: string; after: number }
   | { op: "unfollow"; id: number }
+  | { op: "who"; who: string }
   | { op: "retry" }
   | { op: "bye" };
 
