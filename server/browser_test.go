@@ -212,8 +212,8 @@ func TestConsoleSocketOnlyReads(t *testing.T) {
 	}
 }
 
-// TestLoggingOutEndsWhatIsOpen: whoever logs in next in the same browser must not go on with the streams of the
-// login before. A login of another browser goes on.
+// TestLoggingOutEndsWhatIsOpen: the next login in the same browser must not go on with the streams of the one before.
+// Those of another browser go on.
 func TestLoggingOutEndsWhatIsOpen(t *testing.T) {
 	for how, leave := range map[string]func(*running, string) int{
 		"logging out": func(r *running, cookie string) int {

@@ -114,7 +114,7 @@ export default {
     const tab = await visit(t, s, "/");
     await tab.locator("[data-session=operators]").waitFor();
     await tab.locator(".line.live").waitFor();
-    // As when a link to log in is opened, or the provider leads back: the page is new, and nobody logged out.
+    // As when a link to log in is opened, or the provider leads back: the page is new, and there was no logout.
     const res = await tab.context().request.post(`${s.url}/ui/login`, { data: { token } });
     assert.equal(res.status(), 200);
     const page = await tab.context().newPage();

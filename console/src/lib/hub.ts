@@ -48,7 +48,7 @@ interface Message {
 export class Hub {
   #ports = new Set<Port>();
   #socket: WebSocket | null = null;
-  /** Who is logged in, as tabs found out last; empty while that isn't known, or if nobody is. */
+  /** Who is logged in, as tabs found out last; empty while that isn't known, and after a logout. */
   #who = "";
   #state: LineState = "connecting";
   #since = Date.now();
@@ -106,7 +106,7 @@ export class Hub {
     }
   }
 
-  /** identify says who is logged in; nobody, if it is empty. What came for another login is dropped, and its connection ends. */
+  /** identify says who is logged in; empty after a logout. What came for another login is dropped, and its connection ends. */
   #identify(who: string): void {
     if (who !== this.#who) this.#forget();
     this.#who = who;

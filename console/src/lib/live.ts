@@ -34,7 +34,7 @@ export function ownWorker(url: string): Worker {
   return new Worker(trusted(url), { type: "module" });
 }
 
-/** tellLine says who is logged in, or "" if nobody is: the line is theirs. The first login connects the tab. */
+/** tellLine says who is logged in, or "" after a logout: the line is theirs. The first login connects the tab. */
 export function tellLine(who: string): void {
   if (!post && who) startLine();
   post?.({ op: "who", who });
