@@ -333,6 +333,29 @@ export default {
     await table.getByRole("row", { name: /gone.*unavailable/ }).waitFor();
     await screen(page, "peers");
   },
+  "an MCP server that works is shown with its tools": async (t) => {
+    const script = join(t.folder, "mcp.mjs");
+    writeFileSync(script, `
+      import { createInterface } from "node:readline";
+      const tools = [{ name: "tide", description: "When the next high tide is.", inputSchema: { type: "object" } }];
+      const answers = { initialize: (p) => ({ protocolVersion: p.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "sea", version: "1" } }), "tools/list": () => ({ tools }), ping: () => ({}) };
+      for await (const line of createInterface({ input: process.stdin })) {
+        const m = JSON.parse(line);
+        if (m.id === undefined) continue;
+        const answer = answers[m.method];
+        console.log(JSON.stringify({ jsonrpc: "2.0", id: m.id, ...(answer ? { result: answer(m.params ?? {}) } : { error: { code: -32601, message: "no such method" } }) }));
+      }
+    `);
+    const s = await ownServer(t, { config: { mcp: [{ id: "sea", command: [process.execPath, script] }] } });
+    const tools = async () => (await s.call("get_tool_inventory")).tools.filter((x) => x.runtimeOwner === "mcp_server" && x.policy !== "unavailable");
+    const [tide] = await eventually(tools, (x) => x.length > 0);
+    const page = await visit(t, s, "/peers?view=tools");
+    const row = page.getByRole("table", { name: "MCP servers" }).getByRole("row", { name: /^sea/ });
+    const cells = await row.getByRole("cell").allInnerTexts();
+    assert.deepEqual([cells[0], cells[2], cells[3]], ["sea", "1", "none"]);
+    assert.match(cells[1], /ready|connected|running/);
+    await page.getByRole("table", { name: "Tools" }).getByRole("row", { name: new RegExp(tide.toolName) }).waitFor();
+  },
   "a row whose text doesn't fit is read whole, with keys, pointer and finger": async (t) => {
     const s = await ownServer(t, { config: { mcp: [{ id: "gone", command: [join(t.folder, "no-such-program")] }] } });
     const page = await visit(t, s, "/peers?view=tools", { viewport: { width: 900, height: 700 } });
@@ -405,5 +428,88 @@ export default {
     await whole.waitFor({ state: "hidden" });
     await page.getByRole("row", { name: /every hour paused/ }).waitFor();
     assert.equal((await s.call("list_schedules")).schedules.find((x) => x.scheduleId === scheduleId).status, "paused");
+  },
+  "usage by tool, account and workspace is what the API counts": async (t) => {
+    const s = await ownServer(t, { answers: [{ when: { contains: "look" }, tools: [{ name: "list_files", arguments: { path: "." } }], usage: { inputTokens: 1000, outputTokens: 100 } }, { when: { contains: "look" }, text: "Seen.", usage: { inputTokens: 2000, outputTokens: 200 } }] });
+    const { token } = await s.call("create_token", { name: "ben", role: "client", account: "team_b" });
+    await s.done(await s.turn("look", { sessionId: "ours" }));
+    const { sessionId, turnId } = await s.call("submit_turn", { create: true, input: "look" }, token);
+    await s.done({ sessionId, turnId });
+    const page = await visit(t, s, "/usage");
+    for (const by of ["tool", "account", "workspace"]) {
+      const { rows } = await s.call("usage", { groupBy: [by] });
+      await page.getByRole("button", { name: `By ${by}` }).click();
+      await settle(page, `/usage?by=${by}`);
+      const table = page.getByRole("table", { name: `Usage by ${by}` });
+      assert.equal(await table.getAttribute("aria-rowcount"), String(rows.length + 1), by);
+      const shown = (await table.locator(".all .line").allInnerTexts()).map((x) => x.split("\n").filter(Boolean));
+      for (const r of rows) {
+        const line = shown.find((x) => x[0] === (r[by] || "none"));
+        assert.ok(line, `${by} ${r[by]}: ${JSON.stringify(shown)}`);
+        assert.deepEqual([line[1], line[2], line[4]], [r.turns, r.inputTokens + r.outputTokens, r.toolCalls].map((n) => n.toLocaleString("en")), by);
+      }
+    }
+  },
+  "the views of the administration show what their commands list": async (t) => {
+    const s = await ownServer(t);
+    await s.call("create_token", { name: "ben", role: "client", account: "team_b" });
+    const page = await visit(t, s, "/admin");
+    for (const [view, label, command, rows, first] of [
+      ["tokens", "Tokens", "list_tokens", "tokens", (x) => x.name],
+      ["accounts", "Accounts", "list_accounts", "accounts", (x) => x.account || "the operator"],
+      ["quotas", "Quotas", "get_quotas", "quotas", (x) => x.account || "the operator"],
+      ["configuration", "Configuration", "get_configuration", "settings", (x) => x.name],
+    ]) {
+      await go(page, `/admin?view=${view}`);
+      const table = page.getByRole("table", { name: label });
+      const all = (await s.call(command))[rows];
+      assert.equal(await table.getAttribute("aria-rowcount"), String(all.length + 1), view);
+      const shown = await table.locator(".all .line [role=cell]:first-child").allInnerTexts();
+      const want = new Set(all.map(first));
+      assert.ok(shown.length > 0 && shown.every((x) => want.has(x)), `${view}: ${shown}`);
+    }
+  },
+  "a replay under a rule or with another model says what the API says": async (t) => {
+    const s = await ownServer(t);
+    await written(s, "ruled");
+    const page = await visit(t, s, "/replay/ruled");
+    const result = page.locator("section[aria-label=Result]");
+    /** replayed waits for the replay that the page started, and for the page to show it. */
+    const replayed = async (before) => {
+      await page.waitForURL((url) => url.searchParams.get("run") && url.searchParams.get("run") !== before);
+      const replayId = new URL(page.url()).searchParams.get("run");
+      const r = await eventually(() => s.call("get_replay", { replayId }), (x) => x.status !== "running");
+      assert.ok(r.differenceCount > 0, JSON.stringify(r));
+      await result.getByText(`${r.differenceCount} ${r.differenceCount === 1 ? "decision is" : "decisions are"} different`).waitFor();
+      await result.getByRole("link", { name: String(r.differences[0].sequence), exact: true }).first().waitFor();
+      await result.getByText(r.differences[0].says).first().waitFor();
+      return [replayId, r];
+    };
+    await page.getByLabel("Tool", { exact: true }).fill("write_file");
+    await page.getByLabel("Match", { exact: true }).fill("*");
+    await page.getByRole("button", { name: "Replay with this" }).click();
+    const [first, ruled] = await replayed("");
+    assert.match(JSON.stringify(ruled.differences), /deny|denied/);
+    await page.getByLabel("Match", { exact: true }).fill("");
+    await page.getByLabel("Models", { exact: true }).fill("demo/other");
+    await page.getByRole("button", { name: "Replay with this" }).click();
+    await replayed(first);
+  },
+  "trials are compared with what each cost and took": async (t) => {
+    const s = await ownServer(t, { answers: [{ when: { contains: "cheap" }, text: "a", usage: { inputTokens: 1000, outputTokens: 100 } }, { when: { contains: "dear" }, text: "b", usage: { inputTokens: 90_000, outputTokens: 900 } }] });
+    const trials = [];
+    for (const input of ["cheap", "dear"]) {
+      const trial = await s.call("start_benchmark_trial", { benchmark: { datasetId: "small", datasetVersion: "1", taskId: "fix", configurationId: input, role: "baseline" }, input });
+      await s.awaitEvent(trial.sessionId, (e) => ["benchmark.trial.completed", "benchmark.trial.failed"].includes(e.type));
+      trials.push(trial);
+    }
+    const [a, b] = await Promise.all(trials.map(async (x) => (await s.call("list_turns", { sessionId: x.sessionId })).turns[0]));
+    assert.ok(b.costUSD > a.costUSD && a.costUSD > 0);
+    const page = await visit(t, s, `/compare?a=${trials[0].trialId}&b=${trials[1].trialId}`);
+    const row = (name) => page.locator("table.sums tr", { hasText: name }).locator("td");
+    const dollars = (n) => (n < 0.01 ? `$${n.toFixed(4)}` : `$${n.toFixed(2)}`);
+    assert.deepEqual(await row("Cost").allInnerTexts(), [dollars(a.costUSD), dollars(b.costUSD), `+${dollars(b.costUSD - a.costUSD)}`]);
+    const [took, tookToo] = [a.durationMs, b.durationMs];
+    assert.match((await row("Time").allInnerTexts())[2], tookToo === took ? /^same$/ : tookToo > took ? /^\+/ : /^−/);
   },
 };

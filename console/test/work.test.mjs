@@ -1,5 +1,5 @@
 // Tasks, jobs and schedules.
-import { assert, ownServer, screen, server, visit } from "./kit.mjs";
+import { assert, eventually, go, ownServer, screen, server, visit } from "./kit.mjs";
 
 export default {
   "a task is found, opened and cancelled": async (t) => {
@@ -68,5 +68,73 @@ export default {
     await row.getByRole("button", { name: "Pause" }).click();
     await row.getByRole("button", { name: "Resume" }).waitFor();
     await screen(page, "schedules");
+  },
+  "lists begin with the newest, and all of them can be reached": async (t) => {
+    const s = await ownServer(t);
+    // The ids are in the other order than the times, as ids that people choose may be.
+    const ids = Array.from({ length: 205 }, (_, i) => 999 - i);
+    for (const n of ids) {
+      await s.call("create_task", { taskId: `task_${n}`, objective: `task ${n}`, worker: "external" });
+      await s.call("create_job", { jobId: `job_${n}`, instruction: `job ${n}`, start: false, items: [{ itemId: "one", input: "x" }] });
+    }
+    const page = await visit(t, s, "/tasks");
+    for (const [path, label, word] of [["/tasks", "Tasks", "task"], ["/jobs", "Jobs", "job"]]) {
+      await go(page, path);
+      const table = page.getByRole("table", { name: label });
+      const { total } = await s.call(`list_${word}s`, { limit: 1 });
+      await page.getByText(`The newest 200 of ${total}`).waitFor();
+      await table.locator('[data-row="0"]').getByText(`${word} ${ids.at(-1)}`).waitFor();
+      await page.getByRole("button", { name: "Show more" }).click();
+      await page.getByText(`${total} of ${total}`, { exact: true }).waitFor();
+      assert.equal(await page.getByRole("button", { name: "Show more" }).count(), 0);
+      assert.equal(await table.getAttribute("aria-rowcount"), String(total + 1));
+      await table.focus();
+      await page.keyboard.press("End");
+      await table.getByText(`${word} ${ids[0]}`).waitFor();
+    }
+  },
+  "a task that failed is tried again, one that runs is paused, and what depends on it is drawn": async (t) => {
+    const s = await ownServer(t);
+    await s.call("create_task", { taskId: "task_first", objective: "the first", worker: "external", start: true });
+    const { sessionId } = await s.call("get_task", { taskId: "task_first" });
+    await s.call("create_task", { taskId: "task_second", objective: "the second", worker: "external", dependsOn: ["task_first"] });
+    const page = await visit(t, s, "/tasks?id=task_first");
+    const panel = page.getByRole("complementary", { name: "Task" });
+    await panel.getByRole("button", { name: "Pause" }).click();
+    await s.awaitEvent(sessionId, (e) => e.taskId === "task_first" && e.type === "task.paused");
+    await panel.getByRole("button", { name: "Resume" }).click();
+    await s.awaitEvent(sessionId, (e) => e.taskId === "task_first" && e.type === "task.resumed");
+    await panel.getByRole("button", { name: "Cancel" }).click();
+    await panel.getByRole("button", { name: "Retry" }).click();
+    const attempts = async () => (await s.call("get_task", { taskId: "task_first" })).attempts ?? [];
+    const made = await eventually(attempts, (a) => a.length > 1);
+    for (const a of made) await panel.getByText(`${a.attemptCount}.`, { exact: true }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Graph" }).click();
+    await page.locator("svg path.dependency").waitFor({ state: "attached" });
+    await go(page, "/tasks?id=task_second");
+    await panel.getByRole("link", { name: "task_first" }).waitFor();
+  },
+  "a schedule shows its next run, and the runs that were missed": async (t) => {
+    const s = await ownServer(t);
+    const { scheduleId } = await s.call("create_schedule", { title: "often", everyMs: 1000, missed: "skip", task: { objective: "hello", worker: "external" } });
+    const read = async () => (await s.call("list_schedules")).schedules.find((x) => x.scheduleId === scheduleId);
+    const due = Date.parse((await eventually(read, (x) => x.nextAt)).nextAt);
+    await s.kill();
+    // Runs fall due while no server is there.
+    await eventually(() => Date.now(), (now) => now > due + 2000);
+    await s.start();
+    await eventually(read, (x) => x.missedCount > 0);
+    await s.call("pause_schedule", { scheduleId });
+    const page = await visit(t, s, "/schedules");
+    const row = page.getByRole("table", { name: "Schedules" }).getByRole("row", { name: /often/ });
+    const paused = await read();
+    const cells = await row.getByRole("cell").allInnerTexts();
+    assert.deepEqual([cells[2], cells[5], cells[6]], ["paused", String(paused.fired), String(paused.missedCount)]);
+    await row.getByRole("button", { name: "Resume" }).click();
+    await row.getByRole("button", { name: "Pause" }).waitFor();
+    await row.locator("time").first().waitFor();
+    await row.getByRole("button", { name: "Pause" }).click();
+    await row.getByRole("button", { name: "Resume" }).waitFor();
   },
 };

@@ -71,7 +71,15 @@ export interface QueryOptions {
   session?: string;
   /** Read again this often, in milliseconds. */
   every?: number;
+  /** Names a query whose parameters are made anew with each read, as those that depend on the time are. */
+  key?: string;
 }
+
+/** Params are parameters of a command, or what makes them for each read: then the options need a key. */
+type Params<C extends CommandName> = Commands[C]["params"] | (() => Commands[C]["params"]);
+
+const now = <C extends CommandName>(params: Params<C>): Commands[C]["params"] => (typeof params === "function" ? params() : params);
+const named = <C extends CommandName>(params: Params<C>, opt?: QueryOptions) => (typeof params === "function" ? opt?.key : JSON.stringify(params));
 
 function matcher(globs: string[]): RegExp {
   return new RegExp(`^(?:${globs.map((g) => g.replaceAll(".", "\\.").replaceAll("*", ".*")).join("|")})$`);
@@ -82,9 +90,13 @@ function matcher(globs: string[]): RegExp {
  * script; if the key depends on state, through $derived.
  */
 export function query<T>(key: string, read: (signal: AbortSignal) => Promise<T>, opt: QueryOptions = {}): Query<T> {
-  let q = cache.get(key) as Query<T> | undefined;
+  return use(key, () => new Query<T>(read), opt);
+}
+
+function use<T, Q extends Query<T>>(key: string, make: () => Q, opt: QueryOptions): Q {
+  let q = cache.get(key) as Q | undefined;
   if (!q) {
-    q = new Query<T>(read);
+    q = make();
     cache.set(key, q as Query<unknown>);
     for (const [k, old] of cache) {
       if (cache.size <= mostKept) break;
@@ -124,8 +136,8 @@ export function query<T>(key: string, read: (signal: AbortSignal) => Promise<T>,
 }
 
 /** command is the query of a command that only reads. */
-export function command<C extends CommandName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
-  return query(`${name} ${JSON.stringify(params)}`, () => readCommand(name, params), opt);
+export function command<C extends CommandName>(name: C, params: Params<C>, opt?: QueryOptions): Query<Commands[C]["result"]> {
+  return query(`${name} ${named(params, opt)}`, () => readCommand(name, now(params)), opt);
 }
 
 /** The commands that list something, page by page. */
@@ -134,16 +146,44 @@ type ListName = Extract<CommandName, `list_${string}`>;
 /** most bounds what is read of a list that is shown whole. */
 const most = 10_000;
 
-/** all is the query of a list with the entries of all its pages. */
-export function all<C extends ListName>(name: C, params: Commands[C]["params"], opt?: QueryOptions): Query<Commands[C]["result"]> {
-  return query(`all ${name} ${JSON.stringify(params)}`, () => activity.during(everyPage(name, params)), opt);
+/** all is the query of a list with the entries of all its pages; a page that shows it says if it was cut. */
+export function all<C extends ListName>(name: C, params: Params<C>, opt?: QueryOptions): Query<Commands[C]["result"]> {
+  return query(`all ${name} ${named(params, opt)}`, () => activity.during(firstOf(name, now(params), most)), opt);
 }
 
-async function everyPage<C extends ListName>(name: C, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
-  const whole = await readCommand(name, params); // most lists are short
+/** How many entries of a list are read at first, and with each "Show more". */
+const pageSize = 200;
+/** How many entries one read returns at most. */
+const mostPerRead = 1000;
+
+/** List is the query of a list whose first entries are read, and more of them when they are asked for. */
+export class List<T> extends Query<T> {
+  #wanted: { count: number };
+
+  constructor(read: (wanted: number) => Promise<T>) {
+    const wanted = { count: pageSize };
+    super(() => read(wanted.count));
+    this.#wanted = wanted;
+  }
+
+  /** more reads the next entries, too. */
+  more = (): Promise<void> => {
+    this.#wanted.count += pageSize;
+    return this.refresh();
+  };
+}
+
+/** pages is the query of a list that is shown page by page: show how many there are with More of $ui. */
+export function pages<C extends ListName>(name: C, params: Params<C>, opt: QueryOptions = {}): List<Commands[C]["result"]> {
+  return use(`pages ${name} ${named(params, opt)}`, () => new List((wanted) => activity.during(firstOf(name, now(params), wanted))), opt);
+}
+
+/** firstOf reads the first entries of a list, in as many reads as that takes. */
+async function firstOf<C extends ListName>(name: C, params: Commands[C]["params"], wanted: number): Promise<Commands[C]["result"]> {
+  const whole = await readCommand(name, { ...params, limit: Math.min(wanted, mostPerRead) });
   const rows = rowsOf(whole);
-  for (let cursor = whole.nextCursor; cursor && rows.length < most; ) {
-    const page = await readCommand(name, { ...params, limit: 1000, cursor });
+  for (let cursor = whole.nextCursor; cursor && rows.length < wanted; ) {
+    const page = await readCommand(name, { ...params, limit: Math.min(wanted - rows.length, mostPerRead), cursor });
     rows.push(...rowsOf(page));
     cursor = page.nextCursor;
   }
