@@ -1,7 +1,7 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { assert, axe, eventually, go, noSidewaysScroll, ownServer, server, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, server, settle, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
@@ -92,9 +92,87 @@ export default {
     await page.getByText(/^Offline: this is .* old/).waitFor();
     await page.locator(".old [data-session=kept]").waitFor();
     await page.locator(".figures.old").waitFor();
+    await axe(page, "offline");
+    // What can't be looked up isn't said not to be there.
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("kept");
+    await page.getByRole("option", { name: /offline: the server can't be reached.*is “agentd serve” running/ }).waitFor();
+    assert.equal(await page.getByText("Nothing fits").count(), 0);
+    await page.keyboard.press("Escape");
     await s.start();
     await page.locator(".line.live").waitFor();
     await page.locator(".data:not(.old) [data-session=kept]").waitFor();
+  },
+  "every status of the catalogue has a look of its own": async () => {
+    const enums = readFileSync(new URL("../../event/enum.go", import.meta.url), "utf8");
+    const looks = readFileSync(new URL("../src/ui/Status.svelte", import.meta.url), "utf8");
+    const named = [...enums.matchAll(/"\w*Status":\s*"([^"]+)"/g)].flatMap((m) => m[1].split(" "));
+    assert.ok(named.includes("timed_out") && named.includes("pending"), named.join(" "));
+    assert.deepEqual([...new Set(named)].filter((x) => !new RegExp(`\\b${x}: \\["`).test(looks)), []);
+  },
+  "who wants less motion sees none": async (t) => {
+    const s = await ownServer(t);
+    await s.call("create_task", { objective: "go on", worker: "external", start: true });
+    // What moves for longer than a frame, once the page is settled.
+    const moving = async (motion) => {
+      const page = await visit(t, s, "/tasks");
+      await page.emulateMedia({ reducedMotion: motion });
+      await page.locator(".status.live svg").first().waitFor();
+      await settle(page);
+      return page.evaluate(() => document.getAnimations().filter((a) => a.effect.getComputedTiming().iterations > 1).length);
+    };
+    assert.ok((await moving("no-preference")) > 0, "a task that runs is seen to run");
+    assert.equal(await moving("reduce"), 0);
+  },
+  "the figures of the fleet are those of the API, and go on with the time": async (t) => {
+    const s = await ownServer(t, {
+      answers: [
+        { when: { contains: "stall" }, text: "too late", stall: "1h" },
+        { when: { contains: "form" }, ask: { prompt: "Which?", schema: { type: "object", properties: { one: { type: "string" } } } } },
+        { when: { contains: "bad" }, error: { category: "invalid_request", message: "no such thing" } },
+        { when: { contains: "pay" }, text: "paid", usage: { inputTokens: 100_000, outputTokens: 1000 } },
+      ],
+    });
+    await s.turn("stall", { sessionId: "runs" });
+    for (const id of ["asks", "asks_too"]) await s.asked(await s.turn("form", { sessionId: id }));
+    for (const id of ["fails", "fails_too", "fails_once"]) await s.done(await s.turn("bad", { sessionId: id }));
+    await s.done(await s.turn("pay", { sessionId: "fails_once" })); // it doesn't stand as failed any more, and its turn did fail
+    const page = await visit(t, s, "/");
+    const shows = (label, value) => page.locator(".figure", { hasText: label }).locator("strong").getByText(value, { exact: true }).waitFor();
+    const total = async (name, params) => String((await s.call(name, { ...params, limit: 1 })).total);
+    assert.equal(await eventually(() => total("list_sessions", { status: "running" }), (n) => n === "1"), "1");
+    await shows("Running", "1");
+    assert.equal(await total("list_sessions", { status: "blocked" }), "2");
+    await shows("Blocked", "2");
+    const failures = await total("list_turns", { status: "failed" });
+    assert.equal(failures, "3");
+    await shows("Failed turns", failures);
+    const { rows } = await s.call("usage", {});
+    assert.ok(rows[0].costUSD > 0.01);
+    await shows("Spent this hour", `$${rows[0].costUSD.toFixed(2)}`);
+    const { actions } = await s.call("list_actions", { status: "pending", sort: "created", order: "asc", limit: 1 });
+    await page.locator(`.figure time[datetime="${new Date(actions[0].createdAt).toISOString()}"]`).waitFor();
+    // The fullest limits are shown; what is stored grows meanwhile.
+    const full = (await s.call("get_quotas")).quotas.filter((q) => q.limit).sort((x, y) => y.used / y.limit - x.used / x.limit).slice(0, 2);
+    const meters = await page.locator(".figure meter").evaluateAll((all) => all.map((m) => [m.ariaLabel, m.value]));
+    assert.deepEqual(meters.map(([name]) => name), full.map((q) => `${q.quota} used`));
+    for (const [i, q] of full.entries()) if (q.quota !== "storedBytes") assert.ok(Math.abs(meters[i][1] - q.used / q.limit) < 1e-9, q.quota);
+    // Each leads to as many as it counts.
+    await page.getByRole("link", { name: /Failed turns/ }).click();
+    const list = page.getByRole("table", { name: "Failed turns" });
+    await list.waitFor();
+    assert.equal(await list.getAttribute("aria-rowcount"), String(Number(failures) + 1));
+    await axe(page, "failed turns");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: /Blocked/ }).click();
+    await settle(page, "/sessions?status=blocked");
+    assert.equal(await page.getByRole("table", { name: "Sessions" }).getAttribute("aria-rowcount"), "3");
+    // A day later nothing of it was in the last 24 hours.
+    await page.clock.install();
+    await page.goto(`${s.url}/ui/`);
+    await shows("Failed turns", failures);
+    await page.clock.fastForward("25:00:00");
+    await shows("Failed turns", "0");
   },
   "what is lost or unknown is drawn as such": async (t) => {
     const s = await ownServer(t);

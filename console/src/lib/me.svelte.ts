@@ -71,7 +71,8 @@ class Me {
       const why = err as Problem;
       if (why.code === "unauthenticated") this.leave(why);
       else {
-        this.why = why;
+        // That the server can't be reached is told by the line.
+        if (this.state === "checking" || why.code !== "offline") this.why = why;
         if (this.state === "checking") setTimeout(() => void this.check(), 1000);
       }
     }
