@@ -228,7 +228,7 @@ func TestLoggingOutEndsWhatIsOpen(t *testing.T) {
 			r.fake.open("s", "a")
 			open := func(cookie string) (*websocket.Conn, *http.Response) {
 				name, value, _ := strings.Cut(cookie, ": ")
-				conn, _, err := websocket.Dial(t.Context(), r.base+"/v1/ws", &websocket.DialOptions{HTTPHeader: http.Header{name: {value}, "Origin": {r.base}}}) //nolint:bodyclose // the library closes it
+				conn, _, err := websocket.Dial(t.Context(), r.base+"/v1/ws", &websocket.DialOptions{HTTPHeader: http.Header{name: {value}, "Origin": {r.base}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -247,8 +247,8 @@ func TestLoggingOutEndsWhatIsOpen(t *testing.T) {
 				return conn, res
 			}
 			cookie, other := r.loginCookie("admin-token"), r.loginCookie("admin-token")
-			socket, stream := open(cookie)
-			kept, _ := open(other)
+			socket, stream := open(cookie) //nolint:bodyclose // the test's end closes it
+			kept, _ := open(other)         //nolint:bodyclose // the test's end closes it
 			if status := leave(r, cookie); status/100 != 2 {
 				t.Fatalf("status %d", status)
 			}
