@@ -26,20 +26,43 @@ func (e *owned) Do(context.Context, command.Caller, command.Params) (any, error)
 	return nil, err
 }
 
+// FollowChannel implements [command.ChannelFollower].
+func (e *owned) FollowChannel(context.Context, command.Caller, string, string) (command.ChannelStream, error) {
+	_, err := e.Oldest(context.Background(), command.Caller{}, "")
+	return nil, err
+}
+
 // TestANodeThatDoesNotAnswer: the sessions of a node that froze, or that broke a connection off,
-// go on elsewhere soon, and the answer says when to come again, whatever was asked for.
+// go on elsewhere soon, and the answer says when to come again, whatever was asked for. One that
+// can't be reached from here may keep its lease, and whether it does may not be known: no
+// command, mount or stream waits for it for ever.
 func TestANodeThatDoesNotAnswer(t *testing.T) {
 	thaw := make(chan struct{})
-	for name, node := range map[string]http.HandlerFunc{
-		"frozen": func(http.ResponseWriter, *http.Request) { <-thaw },
-		"broken": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	frozen := func(http.ResponseWriter, *http.Request) { <-thaw }
+	leaseEnds := func(o *server.Options) {
+		o.NodeAlive = func(context.Context, string) (bool, error) { return false, nil }
+	}
+	for name, node := range map[string]struct {
+		handler http.HandlerFunc
+		change  func(*server.Options)
+	}{
+		"frozen": {frozen, leaseEnds},
+		"broken": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, leaseEnds},
+		"out of reach": {frozen, func(o *server.Options) {
+			o.NodeAlive = func(context.Context, string) (bool, error) { return true, nil }
+			o.NodeSilence = 50 * time.Millisecond
+		}},
+		"out of reach, as the database is": {frozen, func(o *server.Options) {
+			o.NodeAlive = func(context.Context, string) (bool, error) { return false, errors.New("the database is away") }
+			o.NodeSilence = 50 * time.Millisecond
+		}},
 	} {
-		there := httptest.NewServer(node)
+		there := httptest.NewServer(node.handler)
 		t.Cleanup(there.Close)
 		b := &owned{elsewhere{newFake(), there.URL}}
 		here := runOn(t, b, func(o *server.Options) {
-			o.MoveWait = time.Millisecond
-			o.NodeAlive = func(context.Context, string) (bool, error) { return false, nil }
+			node.change(o)
+			o.MoveWait, o.CommandTimeout = time.Millisecond, time.Hour
 			o.Mounts = []server.Mount{{Prefix: "/m", Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 				_, err := b.Oldest(q.Context(), command.Caller{}, "")
 				server.PassOn(q.Context(), err)
@@ -59,6 +82,12 @@ func TestANodeThatDoesNotAnswer(t *testing.T) {
 		if !strings.Contains(string(a.body), `"retryAfter":1`) {
 			t.Errorf("%s, JSON-RPC: %d %s", name, a.status, a.body)
 		}
+		c := here.dial(t.Context(), "client-token")
+		wsSendf(t, c, `{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"sessionId":"s","channelId":"chan_a"}}`)
+		if got := wsRead(t, c); !strings.Contains(string(got), `"retryAfter":1`) {
+			t.Errorf("%s, a channel's stream: %s", name, got)
+		}
+		hangUp(c)
 	}
 	close(thaw)
 }

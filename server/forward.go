@@ -34,19 +34,15 @@ func (q *request) forwardable(err error) string {
 // forwardCommand has the node that owns the session carry out a command, with the
 // caller's own token. What that node answers is the answer.
 func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *command.Def, body []byte, why error) ([]byte, error) {
-	ctx, cancel := s.whileAlive(ctx, to)
-	defer cancel()
 	res, err := s.forwardRequest(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
 	if err != nil {
-		return nil, notReached(why, goneNode(ctx, err))
+		return nil, notAnswered(why, err)
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	data, err := io.ReadAll(res.Body)
 	switch {
 	case err != nil:
-		f := fault.Wrap(fault.Unavailable, goneNode(ctx, err), "the connection to the node that owns the session broke; the command may have run: repeat it with the same ids or idempotency key")
-		f.RetryAfter = nodeRetry
-		return nil, f
+		return nil, notAnswered(why, err)
 	case res.StatusCode == http.StatusOK:
 		return bytes.TrimSuffix(data, []byte("\n")), nil
 	case res.StatusCode == http.StatusUnauthorized:
@@ -83,11 +79,9 @@ func (s *Server) forwarderOf(q *request) command.Forwarder {
 func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request, to string, why error) error {
 	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	ctx, stopWatching := s.whileAlive(ctx, to)
-	defer stopWatching()
 	res, err := s.forwardRequest(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
 	if err != nil {
-		return notReached(why, goneNode(ctx, err))
+		return notReached(why, err)
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	if res.StatusCode == http.StatusUnauthorized {

@@ -134,8 +134,6 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	}
 	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	ctx, stopWatching := s.whileAlive(ctx, p.to)
-	defer stopWatching()
 	req, err := http.NewRequestWithContext(ctx, r.Method, p.to+r.URL.RequestURI(), bytes.NewReader(p.kept.Bytes())) //nolint:gosec // the address is that of a node which registered in our own store
 	if err != nil {
 		return errors.Join(p.why, err)
@@ -158,7 +156,7 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	s.metrics.forwarded.Add(1)
 	res, err := s.nodes.Do(req) //nolint:gosec // as above
 	if err != nil {
-		return notReached(p.why, goneNode(ctx, err))
+		return notAnswered(p.why, err)
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	switch {

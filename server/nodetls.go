@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"agentd/fault"
 )
@@ -148,20 +149,33 @@ func verifyNode(c tls.ConnectionState, roots *x509.CertPool, host string) error 
 	return err
 }
 
+// nodeDialWithin is how long a connection to another node may take to come about, TLS
+// included, if it isn't given up sooner by the node's silence.
+const nodeDialWithin = 10 * time.Second
+
 // newNodeClient returns what talks to the other nodes: directly, whatever proxy leads out of
 // the network, and under the identity if there is one.
-func newNodeClient(identity *NodeIdentity) *http.Client {
+func newNodeClient(opt *Options) *http.Client {
+	identity := opt.Nodes
 	between := http.DefaultTransport.(*http.Transport).Clone()
 	between.Proxy = nil
+	within := min(nodeDialWithin, opt.NodeSilence)
+	between.DialContext = (&net.Dialer{Timeout: within}).DialContext
+	between.TLSHandshakeTimeout = within
 	between.DisableCompression = true // an answer is compressed once, for the client
 	if identity != nil {
 		between.ForceAttemptHTTP2 = false
-		between.DialTLSContext = identity.dial
+		between.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, within) // no other bound holds here
+			defer cancel()
+			return identity.dial(ctx, network, addr)
+		}
 		between.DialContext = func(_ context.Context, _, addr string) (net.Conn, error) {
 			return nil, fmt.Errorf("server: the node at %s doesn't use TLS: give it node.tls as well, or an https address to advertise", addr)
 		}
 	}
-	return &http.Client{Transport: between, CheckRedirect: func(*http.Request, []*http.Request) error {
+	link := &nodeLink{base: between, alive: opt.NodeAlive, silence: opt.NodeSilence}
+	return &http.Client{Transport: link, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a token goes to the node and nowhere else
 	}}
 }

@@ -64,10 +64,14 @@ type Options struct {
 	// for each slow client.
 	SendBuffer int
 
-	// NodeAlive says whether the node at an address is one of those that share the store;
-	// a request that was passed on to it is given up when it isn't. If nil, it is waited
-	// for.
+	// NodeAlive says whether the node at an address (scheme and host) is one of those that
+	// share the store; a request that was passed on to it is given up when it isn't. If nil,
+	// only its silence counts.
 	NodeAlive func(ctx context.Context, address string) (bool, error)
+	// NodeSilence is how long another node may leave the question whether it is there
+	// unanswered until requests that were passed on to it are given up, default 10 s. A
+	// node that answers may take longer with a request.
+	NodeSilence time.Duration
 	// Nodes is what this node and the others know each other by; requests that are passed
 	// on then need it on both sides. TLS has to come from its Config. If nil, nodes are
 	// known by their addresses in the store alone.
@@ -146,6 +150,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.WriteTimeout, 30*time.Second)
 	setDefault(&o.CommandTimeout, 5*time.Minute)
 	setDefault(&o.MoveWait, 15*time.Second)
+	setDefault(&o.NodeSilence, 10*time.Second)
 	setDefault(&o.AdmissionWait, 2*time.Second)
 	setDefault(&o.Heartbeat, 10*time.Second)
 	setDefault(&o.Recheck, time.Second)

@@ -73,7 +73,7 @@ func New(b Backend, opt *Options) *Server {
 		s.browsers = newBrowsers(s.opt.Console)
 	}
 	s.routes = append(s.routeTable(), s.consoleRoutes()...)
-	s.nodes = newNodeClient(s.opt.Nodes)
+	s.nodes = newNodeClient(&s.opt)
 	return s
 }
 

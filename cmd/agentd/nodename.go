@@ -129,10 +129,12 @@ func (n *nodesSeen) lookAtNodes(ctx context.Context) ([]store.Node, error) {
 	return n.nodes, nil
 }
 
-// isAlive reports whether one of the nodes lives at an address.
+// isAlive reports whether one of the nodes lives at an address, which is a scheme and a host.
 func (n *nodesSeen) isAlive(ctx context.Context, address string) (bool, error) {
 	nodes, err := n.lookAtNodes(ctx)
-	return slices.ContainsFunc(nodes, func(x store.Node) bool { return x.Alive && x.Address == address }), err
+	return slices.ContainsFunc(nodes, func(x store.Node) bool {
+		return x.Alive && (x.Address == address || strings.HasPrefix(x.Address, address+"/"))
+	}), err
 }
 
 // nodeAlive returns what says whether a node lives, or nil if the store has only one.

@@ -173,7 +173,7 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	s.peers.Start(b)
 	s.door = server.New(b, &server.Options{
-		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(), Nodes: s.identity,
+		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(), NodeSilence: time.Duration(c.Node.Lease), Nodes: s.identity,
 		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b), Console: s.console,
 	})
 	return nil
