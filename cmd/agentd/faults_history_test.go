@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -214,16 +219,18 @@ type turnModel struct {
 	next uint64
 	// turns and calls have what was begun, and whether it has ended.
 	turns, calls map[string]bool
-	// results counts calls whose command ran to its end, cut those that ended otherwise:
-	// killed with the session that its node lost, or without a known result.
-	results, cut int
-	blocked      []string
+	// marks has the mark that the command of each call leaves, and ran those whose command ran
+	// to its end. Others ended otherwise: killed with the session that its node lost, or
+	// without a known result.
+	marks   map[string]string
+	ran     map[string]bool
+	blocked []string
 	// facts are those that were taken, for people.
 	facts []string
 }
 
 func newTurnModel() *turnModel {
-	return &turnModel{next: 1, turns: map[string]bool{}, calls: map[string]bool{}}
+	return &turnModel{next: 1, turns: map[string]bool{}, calls: map[string]bool{}, marks: map[string]string{}, ran: map[string]bool{}}
 }
 
 // takeFact takes the next fact, and says what is wrong with it.
@@ -242,20 +249,18 @@ func (m *turnModel) takeFact(e *client.Event) error {
 	case event.TypeTurnFailed:
 		return fmt.Errorf("a turn failed: %s", e.Data)
 	case event.TypeToolStarted:
+		if err := m.takeCommand(at.ToolCallID, e); err != nil {
+			return err
+		}
 		return nowBegun(m.calls, at.ToolCallID, e)
 	case event.TypeToolResult:
 		full, err := e.Decode()
 		if err != nil {
 			return err
 		}
-		if full.Payload.(*event.ToolResult).Status == "ok" {
-			m.results++
-		} else {
-			m.cut++
-		}
+		m.ran[at.ToolCallID] = full.Payload.(*event.ToolResult).Status == "ok"
 		return nowEnded(m.calls, at.ToolCallID, e)
 	case event.TypeToolFailed:
-		m.cut++
 		return nowEnded(m.calls, at.ToolCallID, e)
 	case event.TypeThreadUpdated:
 		if text := string(e.Data); strings.Contains(text, "tool_lost") && !strings.Contains(text, "resumed") {
@@ -263,6 +268,77 @@ func (m *turnModel) takeFact(e *client.Event) error {
 		}
 	}
 	return nil
+}
+
+// mark is what the commands of the script leave, each its own.
+var mark = regexp.MustCompile(`mark-\d+\.`)
+
+// takeCommand notes the mark of a call's command. No other call may have the same command.
+func (m *turnModel) takeCommand(callID string, e *client.Event) error {
+	full, err := e.Decode()
+	if err != nil {
+		return err
+	}
+	leaves := mark.FindString(string(full.Payload.(*event.ToolStarted).SafeArgs))
+	for other, known := range m.marks {
+		if other != callID && known == leaves {
+			return fmt.Errorf("call %s has the command of %s: %s", callID, other, e.Data)
+		}
+	}
+	m.marks[callID] = leaves
+	return nil
+}
+
+// checkMarks holds what the commands left behind against what is recorded of each call: one
+// that has a result ran once, and one that was cut off at most once.
+func (s *faultSession) checkMarks(m *turnModel) error {
+	left, err := os.ReadFile(filepath.Join(s.folder, "witness"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no command may have run
+		return err
+	}
+	times := map[string]int{}
+	for _, one := range mark.FindAllString(string(left), -1) {
+		times[one]++
+	}
+	for callID, leaves := range m.marks {
+		n := times[leaves]
+		delete(times, leaves)
+		if n > 1 || n == 0 && m.ran[callID] {
+			return fmt.Errorf("the command of call %s ran %d times:\n%s", callID, n, strings.Join(m.facts, "\n"))
+		}
+	}
+	if len(times) > 0 {
+		return fmt.Errorf("commands of no call ran, %v:\n%s", times, strings.Join(m.facts, "\n"))
+	}
+	return nil
+}
+
+// checkRest reads what came after the last turn, up to now: nothing begins or ends again, and
+// no command runs.
+func (s *faultSession) checkRest(ctx context.Context, n *faultNode, m *turnModel) error {
+	c, err := n.client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		page, err := c.Events(ctx, s.id, m.next-1, 1000)
+		if err != nil {
+			return err
+		}
+		for i := range page.Events {
+			if err := m.takeFact(&page.Events[i]); err != nil {
+				return err
+			}
+		}
+		if m.next > page.LastSequence {
+			break
+		}
+	}
+	if open := m.open(); open > 0 || len(m.turns) != len(s.turns) {
+		return fmt.Errorf("%d turns and calls are open, and of %d turns %d are known:\n%s", open, len(s.turns), len(m.turns), strings.Join(m.facts, "\n"))
+	}
+	return s.checkMarks(m)
 }
 
 func nowBegun(all map[string]bool, id string, e *client.Event) error {
@@ -282,12 +358,14 @@ func nowEnded(all map[string]bool, id string, e *client.Event) error {
 	return nil
 }
 
-// open counts what has not ended.
+// open counts turns and calls that have not ended.
 func (m *turnModel) open() int {
 	n := 0
-	for _, over := range m.turns {
-		if !over {
-			n++
+	for _, all := range []map[string]bool{m.turns, m.calls} {
+		for _, over := range all {
+			if !over {
+				n++
+			}
 		}
 	}
 	return n

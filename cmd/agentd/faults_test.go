@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -27,7 +26,7 @@ import (
 // clients write and read through both, and hits one of them, or the database, in the middle.
 // Every turn ends by itself; nothing is lost, nothing happens twice, no answer contradicts
 // another one, and no person is asked about what a process knew.
-func TestFaults(t *testing.T) { faultRounds(t, 0, 20) }
+func TestFaults(t *testing.T) { faultRounds(t, 0, len((&faultWorld{}).kinds())) }
 
 func TestLongFaults(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
@@ -49,12 +48,18 @@ const faultLease = time.Second
 // faultSessions is how many sessions are in use when a fault comes.
 const faultSessions = 4
 
-// A turn asks for a command, which takes a moment, and then says so.
-const faultScript = `repeat: true
-answers:
-  - {text: I will., stall: 30ms, tools: [{name: shell, arguments: {command: "echo mark >> witness; sleep 0.05"}}]}
+// faultScript has a turn ask for a command, which takes a moment, and then say so. No command
+// of a session is like another one: each leaves a mark of its own.
+func faultScript() string {
+	var script strings.Builder
+	script.WriteString("answers:\n")
+	for i := range 20 {
+		fmt.Fprintf(&script, `  - {text: I will., stall: 30ms, tools: [{name: shell, arguments: {command: "echo mark-%d. >> witness; sleep 0.05"}}]}
   - {text: It is done., delay: 10ms}
-`
+`, i)
+	}
+	return script.String()
+}
 
 // faultKind is something that happens to a node, or to the database.
 type faultKind struct {
@@ -99,8 +104,10 @@ func (w *faultWorld) kinds() []faultKind {
 		{name: "cut connections", hit: faulty(wireCut, faultLease/3)},
 		{name: "cut past the lease", hit: faulty(wireCut, faultLease*2)},
 		{name: "black hole", hit: faulty(wireMute, faultLease*3/2)},
-		{name: "black hole towards the database", hit: faulty(wireMuteToDatabase, faultLease*3/2)},
-		{name: "black hole towards the node", hit: faulty(wireMuteToNode, faultLease*3/2)},
+		{name: "black hole towards the database", hit: faulty(wireMuteThere, faultLease*3/2)},
+		{name: "black hole towards the node", hit: faulty(wireMuteBack, faultLease*3/2)},
+		{name: "nodes cut off from each other", hit: func(*faultNode) { w.betweenNodes(wireCut) }},
+		{name: "black hole between the nodes", hit: func(*faultNode) { w.betweenNodes(wireMute) }},
 		{name: "database restart", hit: func(*faultNode) { w.cluster.Restart(w.t) }},
 		{name: "database immediate stop", hit: func(*faultNode) { w.cluster.Kill(w.t); w.cluster.Run(w.t) }},
 		{name: "promotion of a standby", prepare: w.prepareStandby, hit: func(*faultNode) { w.promote() }},
@@ -135,7 +142,7 @@ func faultRounds(t *testing.T, from, rounds int) {
 		began := time.Now()
 		blocked, lapses := w.blocked, w.lapses()
 		w.round(kind, w.nodes[victim], w.nodes[1-victim], rand.New(rand.NewPCG(seed, uint64(round))))
-		t.Logf("round %d: %s: %v, %d asked", round, kind.name, time.Since(began).Round(time.Millisecond), w.blocked-blocked)
+		t.Logf("round %d: %s: %v, %d asked, the others ended %.1f leases after the fault", round, kind.name, time.Since(began).Round(time.Millisecond), w.blocked-blocked, w.slowest)
 		if !kind.dies && w.blocked > blocked && w.lapses() == lapses {
 			t.Errorf("round %d: %s: a person was asked about a command whose end was known:\n%s", round, kind.name, w.asked)
 		}
@@ -167,6 +174,8 @@ type faultWorld struct {
 	made     int
 	// blocked counts turns that had to ask a person, ended all of them.
 	blocked, ended int
+	// slowest is how many leases after the round's fault the last turn ended by itself.
+	slowest float64
 	// asked has the facts of the last session in which a person was asked.
 	asked string
 }
@@ -175,7 +184,10 @@ type faultNode struct {
 	f     *fleet
 	dir   string
 	token string
-	wire  *databaseWire
+	// wire leads to the database, and door from the other node to this one.
+	wire, door *faultyWire
+	// advertise is the address of its door.
+	advertise string
 
 	mu sync.Mutex
 	p  *process
@@ -191,11 +203,12 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	}
 	w := &faultWorld{t: t, cluster: c, database: strings.TrimPrefix(u.Path, "/"), began: time.Now()}
 	w.fakeClock(direct)
-	f := newFleet(t, faultLease.String(), faultScript, "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
+	f := newFleet(t, faultLease.String(), faultScript(), "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
 	for i := range w.nodes {
 		n := &faultNode{dir: f.dir(), token: strings.TrimSpace(string(f.token))}
 		own := *f
 		n.wire, own.url = newWire(t, direct)
+		n.door, n.advertise = newWire(t, "http://127.0.0.1:1")
 		n.f = &own
 		w.nodes[i] = n
 	}
@@ -207,7 +220,14 @@ func newFaultWorld(t *testing.T) *faultWorld {
 }
 
 func (n *faultNode) begin() {
-	p := n.f.node(n.dir)
+	var args []string
+	if n.door != nil {
+		args = []string{"--advertise", n.advertise}
+	}
+	p := n.f.node(n.dir, args...)
+	if n.door != nil {
+		n.door.leadTo(n.f.t, p.url)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.p = p
@@ -260,15 +280,34 @@ func (w *faultWorld) round(kind *faultKind, victim, other *faultNode, r *rand.Ra
 	}
 	time.Sleep(time.Duration(r.Int64N(int64(250 * time.Millisecond))))
 	kind.hit(victim)
+	pace := w.startPace(other)
 	using.Wait()
-	for _, s := range sessions {
-		if err := w.ends(ctx, other, s); err != nil {
+	models := make([]*turnModel, len(sessions))
+	for i, s := range sessions {
+		var err error
+		if models[i], err = w.ends(ctx, other, s, pace); err != nil {
 			w.t.Errorf("%s: session %s: %v", kind.name, s.id, err)
 		}
 		s.checkHistory(w.t, kind.blinds)
 	}
 	if kind.mend != nil {
 		kind.mend(victim)
+	}
+	for i, s := range sessions {
+		if err := s.checkRest(ctx, other, models[i]); err != nil && !w.t.Failed() {
+			w.t.Errorf("%s: session %s, at the end of the round: %v", kind.name, s.id, err)
+		}
+	}
+}
+
+// betweenNodes has what nodes ask each other go wrong until the lease would be over.
+func (w *faultWorld) betweenNodes(fault wireFault) {
+	for _, n := range w.nodes {
+		n.door.set(fault)
+	}
+	time.Sleep(faultLease * 3 / 2)
+	for _, n := range w.nodes {
+		n.door.mend()
 	}
 }
 
@@ -304,27 +343,30 @@ func (w *faultWorld) begin(ctx context.Context, n *faultNode) *faultSession {
 
 // ends follows a session, through a node that wasn't hit, to the end of all its turns. A
 // command that was cut off may or may not have happened: then, and only then, a person is
-// asked.
-func (w *faultWorld) ends(ctx context.Context, n *faultNode, s *faultSession) error {
+// asked. Otherwise the turns end by themselves, and soon.
+func (w *faultWorld) ends(ctx context.Context, n *faultNode, s *faultSession, pace *faultPace) (*turnModel, error) {
+	m := newTurnModel()
 	c, err := n.client()
 	if err != nil {
-		return err
+		return m, err
 	}
 	defer c.Close()
-	m := newTurnModel()
+	ctx, isAsked, end := pace.limit(ctx)
+	defer end()
 	asked := 0
 	for e, err := range c.Follow(ctx, s.id, 0, nil) {
 		if err != nil {
-			return fmt.Errorf("it stands still: %w; of turns %v it has\n%s", err, s.turns, strings.Join(m.facts, "\n"))
+			return m, fmt.Errorf("it stands still: %w; of turns %v it has\n%s", errors.Join(err, context.Cause(ctx)), s.turns, strings.Join(m.facts, "\n"))
 		}
 		if err := m.takeFact(&e); err != nil {
-			return err
+			return m, err
 		}
 		for ; asked < len(m.blocked); asked++ {
 			w.blocked++
 			w.asked = strings.Join(m.facts, "\n")
+			isAsked()
 			if err := resume(ctx, c, s.id, m.blocked[asked]); err != nil {
-				return err
+				return m, err
 			}
 		}
 		if len(m.turns) == len(s.turns) && m.open() == 0 {
@@ -334,17 +376,10 @@ func (w *faultWorld) ends(ctx context.Context, n *faultNode, s *faultSession) er
 	w.ended += len(s.turns)
 	for _, turn := range s.turns {
 		if !m.turns[turn] {
-			return fmt.Errorf("turn %s was acknowledged and is lost", turn)
+			return m, fmt.Errorf("turn %s was acknowledged and is lost", turn)
 		}
 	}
-	marks, err := os.ReadFile(filepath.Join(s.folder, "witness"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no command may have run
-		return err
-	}
-	if n := strings.Count(string(marks), "mark"); n < m.results || n > m.results+m.cut {
-		return fmt.Errorf("commands ran %d times, with %d results and %d that were cut off:\n%s", n, m.results, m.cut, strings.Join(m.facts, "\n"))
-	}
-	return nil
+	return m, s.checkMarks(m)
 }
 
 // resume lets a thread go on that asks a person.
@@ -365,11 +400,11 @@ func resume(ctx context.Context, c *client.Client, sessionID, threadID string) e
 // knows how it ended and says so when the database is back; nobody has to be asked.
 func TestResultSurvivesABlip(t *testing.T) {
 	const script = `answers:
-  - {text: I will., tools: [{name: shell, arguments: {command: "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo mark >> witness"}}]}
+  - {text: I will., tools: [{name: shell, arguments: {command: "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo mark-0. >> witness"}}]}
   - {text: It is done.}
 `
 	f := newFleet(t, "1h", script, "sandbox: {mode: danger_full_access}\npermissions: {mode: bypass}\n")
-	var wire *databaseWire
+	var wire *faultyWire
 	wire, f.url = newWire(t, f.url)
 	n := &faultNode{f: f, dir: f.dir(), token: strings.TrimSpace(string(f.token)), wire: wire}
 	n.begin()
@@ -381,7 +416,7 @@ func TestResultSurvivesABlip(t *testing.T) {
 	awaitFile(t, filepath.Join(s.folder, "witness"))
 	n.process().wait("a result can't be recorded")
 	wire.set(wireWhole)
-	if err := w.ends(t.Context(), n, s); err != nil {
+	if _, err := w.ends(t.Context(), n, s, nil); err != nil {
 		t.Error(err)
 	}
 	if w.blocked > 0 {

@@ -18,8 +18,8 @@ const (
 	wireCut
 	// wireMute takes everything and delivers nothing; the other two do so in one direction.
 	wireMute
-	wireMuteToNode
-	wireMuteToDatabase
+	wireMuteBack
+	wireMuteThere
 	// wireSlow delivers everything, each piece after a while.
 	wireSlow
 )
@@ -27,18 +27,19 @@ const (
 // wireDelay is how late a slow wire delivers.
 const wireDelay = 15 * time.Millisecond
 
-// databaseWire stands between a node and its database.
-type databaseWire struct {
+// faultyWire stands between a node and its database, or between a node and the others.
+type faultyWire struct {
 	mu     sync.Mutex
 	target string
 	fault  wireFault
+	passed int
 	conns  map[net.Conn]struct{}
 }
 
-// newWire returns a wire and the URL of the database through it.
-func newWire(t *testing.T, database string) (*databaseWire, string) {
+// newWire returns a wire that leads to a database or a node, and its URL through it.
+func newWire(t *testing.T, target string) (*faultyWire, string) {
 	t.Helper()
-	u, err := url.Parse(database)
+	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func newWire(t *testing.T, database string) (*databaseWire, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &databaseWire{target: u.Host, conns: map[net.Conn]struct{}{}}
+	w := &faultyWire{target: u.Host, conns: map[net.Conn]struct{}{}}
 	u.Host = l.Addr().String()
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -67,7 +68,7 @@ func newWire(t *testing.T, database string) (*databaseWire, string) {
 }
 
 // set gives the wire a fault, or mends it.
-func (w *databaseWire) set(fault wireFault) {
+func (w *faultyWire) set(fault wireFault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = fault
@@ -80,15 +81,15 @@ func (w *databaseWire) set(fault wireFault) {
 }
 
 // mend has connections that were deaf break, and others come in.
-func (w *databaseWire) mend() {
+func (w *faultyWire) mend() {
 	w.set(wireCut)
 	w.set(wireWhole)
 }
 
-// leadTo has the wire end at another database.
-func (w *databaseWire) leadTo(t *testing.T, database string) {
+// leadTo has the wire end elsewhere, such as at a node that was started again.
+func (w *faultyWire) leadTo(t *testing.T, target string) {
 	t.Helper()
-	u, err := url.Parse(database)
+	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +99,21 @@ func (w *databaseWire) leadTo(t *testing.T, database string) {
 	w.mend()
 }
 
+// carried counts the pieces that came through.
+func (w *faultyWire) carried() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.passed
+}
+
 // now returns the wire's fault and where it leads to.
-func (w *databaseWire) now() (fault wireFault, target string) {
+func (w *faultyWire) now() (fault wireFault, target string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fault, w.target
 }
 
-func (w *databaseWire) serve(c net.Conn) {
+func (w *faultyWire) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	_, target := w.now()
 	s, err := net.Dial("tcp", target)
@@ -123,8 +131,8 @@ func (w *databaseWire) serve(c net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { w.pass(s, c, wireMuteToDatabase) })
-	both.Go(func() { w.pass(c, s, wireMuteToNode) })
+	both.Go(func() { w.pass(s, c, wireMuteThere) })
+	both.Go(func() { w.pass(c, s, wireMuteBack) })
 	both.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +141,7 @@ func (w *databaseWire) serve(c net.Conn) {
 }
 
 // pass carries one direction, unless the wire is mute in it.
-func (w *databaseWire) pass(to, from net.Conn, mute wireFault) {
+func (w *faultyWire) pass(to, from net.Conn, mute wireFault) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buffer := make([]byte, 16<<10)
 	for {
@@ -151,5 +159,8 @@ func (w *databaseWire) pass(to, from net.Conn, mute wireFault) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
+		w.mu.Lock()
+		w.passed++
+		w.mu.Unlock()
 	}
 }

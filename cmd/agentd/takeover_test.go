@@ -269,9 +269,9 @@ func TestTokensReachAllNodes(t *testing.T) {
 	admits(later, false)
 }
 
-// TestAdvertisedAddress: a node that listens on all addresses is reached by the others where
-// it says, and knows itself by that name.
-func TestAdvertisedAddress(t *testing.T) {
+// TestAddressOfTheMachine: a node that listens on all addresses and advertises none is reached by
+// the name of its machine, and knows itself by it.
+func TestAddressOfTheMachine(t *testing.T) {
 	name, err := os.Hostname()
 	if err == nil {
 		_, err = net.DefaultResolver.LookupHost(t.Context(), name)
