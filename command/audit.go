@@ -46,11 +46,12 @@ type AuditGap struct {
 
 // AuditTypes returns the events that say who was allowed to do what, and what bounds that:
 // questions and answers, decisions and their rules, commands that were started, boundaries
-// that were met, changes of tokens, quotas and policy, beginnings and ends of sessions.
+// that were met, changes of tokens, quotas and policy, beginnings, changes and ends of
+// sessions (their mode and their place, too), and what retention removed.
 func AuditTypes() []string {
 	return []string{
 		"action.*", "permission.*", "policy.changed", "sandbox.violation", "hook.failed", "process.started", "quota.*",
-		"runtime.changed", "session.created", "session.deleted", "history.rollback.*",
+		"runtime.changed", "session.created", "session.updated", "session.deleted", "history.rollback.*", "snapshot.repaired", "output.expired",
 		"channel.connected", "channel.disconnected", "channel.permission_*",
 	}
 }

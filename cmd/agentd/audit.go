@@ -31,8 +31,9 @@ func (a *app) auditCommand() *cobra.Command {
 		Short: "Show what was asked, allowed, denied and changed in all sessions",
 		Long: `Shows the facts that an auditor looks at, of all sessions: questions and answers,
 decisions and the rules behind them, commands that were started, boundaries that
-were met, changes of tokens, quotas and policy. With --json each line is the
-envelope as it is stored, for a program that keeps it elsewhere.
+were met, changes of tokens, quotas, policy and sessions, what retention removed.
+With --json each line is the envelope as it is stored, for a program that keeps it
+elsewhere.
 
 --cursor-file names a file that keeps the place: the next call goes on there, also
 after a restart of the server and on another node. What a call had printed before
