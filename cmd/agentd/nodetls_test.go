@@ -65,13 +65,18 @@ func writePEM(t *testing.T, file, kind string, der []byte) {
 	}
 }
 
-// sign writes a certificate for an address into a folder.
-func (a *authority) sign(dir, ip string, usages ...x509.ExtKeyUsage) (cert, key string) {
+// sign writes a certificate for an address or a name into a folder.
+func (a *authority) sign(dir, host string, usages ...x509.ExtKeyUsage) (cert, key string) {
 	a.t.Helper()
 	own := newKey(a.t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "node"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.ParseIP(ip)}, ExtKeyUsage: usages,
+		ExtKeyUsage: usages,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
 	if err != nil {
