@@ -27,17 +27,35 @@ import (
 // HAProxy with the configuration of the operations guide and reach their database through
 // PgBouncer, while clients use every door. A client that does what the guide says sees no
 // failure: nothing that it was told is lost, and nothing happens twice.
-func TestRollingRestartBehindHAProxy(t *testing.T) { rollBehindHAProxy(t, 1) }
+func TestRollingRestartBehindHAProxy(t *testing.T) {
+	rollBehindHAProxy(t, 1, 1, 100*time.Millisecond, balancedScript)
+}
 
 func TestLongRollingRestartBehindHAProxy(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
 		t.Skip("20 rounds run only with AGENTD_TEST_LONG")
 	}
-	rollBehindHAProxy(t, 20)
+	rollBehindHAProxy(t, 20, 1, 100*time.Millisecond, balancedScript)
+}
+
+// TestLongRollingRestartUnderLoad has 16 clients at every door, which don't pause, and commands in
+// the turns, so that nodes stop in the middle of many of them.
+func TestLongRollingRestartUnderLoad(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("16 clients at every door run only with AGENTD_TEST_LONG")
+	}
+	rollBehindHAProxy(t, 3, 16, 0, balancedShell)
 }
 
 // balancedScript takes a moment for each answer, so that nodes stop in the middle of some.
 const balancedScript = "repeat: true\nanswers: [{text: done, stall: 150ms}]"
+
+// balancedShell has every turn run a command that takes a moment.
+const balancedShell = `repeat: true
+answers:
+  - {text: I will., tools: [{name: shell, arguments: {command: "sleep 0.05"}}]}
+  - {text: done, stall: 20ms}
+`
 
 // balanced is three nodes behind a balancer.
 type balanced struct {
@@ -51,18 +69,23 @@ type balanced struct {
 	front *process
 	// stop is closed when clients are to end.
 	stop chan struct{}
+	// script is what the model says.
+	script string
 	// again counts requests that were sent again, turns those that ended.
 	again, turns atomic.Int64
 }
 
-func rollBehindHAProxy(t *testing.T, rounds int) {
+// rollBehindHAProxy restarts all nodes in rounds, with as many clients at each door, each of which
+// pauses between its turns.
+func rollBehindHAProxy(t *testing.T, rounds, clientsPerDoor int, pause time.Duration, script string) {
 	t.Helper()
-	b := newBalanced(t)
+	b := newBalanced(t, script)
 	var clients sync.WaitGroup
-	reached := make([]atomic.Int64, len(balancedDoors))
-	for i, door := range balancedDoors {
+	reached := make([]atomic.Int64, len(balancedDoors)*clientsPerDoor)
+	for i := range reached {
+		door := balancedDoors[i%len(balancedDoors)]
 		clients.Go(func() {
-			c := &balancedClient{balanced: b, door: door.name, session: fmt.Sprintf("sess_door%d", i), pause: 100 * time.Millisecond}
+			c := &balancedClient{balanced: b, door: door.name, session: fmt.Sprintf("sess_door%d", i), pause: pause}
 			c.giveTurns(door.open, &reached[i])
 		})
 	}
@@ -97,11 +120,11 @@ func rollBehindHAProxy(t *testing.T, rounds int) {
 	}
 }
 
-func newBalanced(t *testing.T) *balanced {
+func newBalanced(t *testing.T, script string) *balanced {
 	t.Helper()
 	f := newFleet(t, "1h", slow)
 	f.url = pgtest.Shared(t).Pooled(t, f.url)
-	b := &balanced{t: t, f: f, work: t.TempDir(), names: []string{"node-a", "node-b", "node-c"}, stop: make(chan struct{})}
+	b := &balanced{t: t, f: f, work: t.TempDir(), script: script, names: []string{"node-a", "node-b", "node-c"}, stop: make(chan struct{})}
 	var addresses []string
 	for i := range b.names {
 		b.dirs = append(b.dirs, f.dir())
@@ -115,7 +138,7 @@ func newBalanced(t *testing.T) *balanced {
 // node starts a node where it is to listen.
 func (b *balanced) node(i int, listen string) *process {
 	b.t.Helper()
-	return b.f.placed(b.names[i], b.work, balancedScript, "}\nallowedHosts: [127.0.0.1]\nactions: {timeout: 24h").node(b.dirs[i], "--listen", listen)
+	return b.f.placed(b.names[i], b.work, b.script, "}\nsandbox: {mode: danger_full_access}\nallowedHosts: [127.0.0.1]\nactions: {timeout: 24h").node(b.dirs[i], "--listen", listen)
 }
 
 // restart stops a node, after it was drained or right away, and starts it again.
