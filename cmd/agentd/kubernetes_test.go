@@ -139,7 +139,7 @@ func TestKubernetes(t *testing.T) {
 	for name, probe := range map[string]podProbe{"startup": pod.StartupProbe, "readiness": pod.ReadinessProbe, "liveness": pod.LivenessProbe} {
 		get := probe.HTTPGet
 		scheme, address, _ := strings.Cut(p.url, "://")
-		if strings.ToUpper(scheme) != get.Scheme || get.Port != 8700 {
+		if !strings.EqualFold(scheme, get.Scheme) || get.Port != 8700 {
 			t.Errorf("the %s probe asks with %s at port %d", name, get.Scheme, get.Port)
 		}
 		res, err := kubelet.Get(strings.ToLower(get.Scheme) + "://" + address + get.Path)
