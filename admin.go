@@ -30,21 +30,6 @@ type TokenSharer interface {
 	TakeTokens(entries [][]byte) error
 }
 
-// shareTokens takes over the tokens that other nodes made, changed or revoked.
-func (r *Runtime) shareTokens(ctx context.Context) {
-	sharer, ok := r.opt.Host.Tokens.(TokenSharer)
-	if !ok {
-		return
-	}
-	entries, err := r.manager.Tokens(ctx)
-	if err == nil && len(entries) > 0 {
-		err = sharer.TakeTokens(entries)
-	}
-	if err != nil && ctx.Err() == nil {
-		r.opt.Logger.Error("the tokens of other nodes could not be taken over", "error", err)
-	}
-}
-
 // TokenKeeper keeps tokens. Its errors are faults; a token is named by its id or its
 // name.
 type TokenKeeper interface {

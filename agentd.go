@@ -125,6 +125,7 @@ type Runtime struct {
 	// the goroutine that takes sessions over.
 	awaySince map[string]time.Time
 	gone      goneNodes // that goroutine's too
+	hostNews  hostNews
 	// life ends with the runtime. drains guards stopDrain, which ends a drain.
 	life      context.Context //nolint:containedctx // it is the runtime's own
 	drains    sync.Mutex
@@ -142,7 +143,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		return nil, err
 	}
 	opt.RuntimeID = id
-	r := &Runtime{replays: newReplayBook(), opt: opt}
+	r := &Runtime{replays: newReplayBook(), opt: opt, hostNews: hostNews{due: make(chan struct{}, 1)}}
 	r.trials = trial.New(trial.Options{
 		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
 		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
@@ -187,8 +188,12 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.reads.Start(ctx)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop, r.life = stop, run
-	r.shareTokens(ctx)
+	if err := r.shareTokens(ctx); err != nil {
+		opt.Logger.Warn("the tokens of other nodes could not be taken over; it is tried again until they are", "error", err)
+		r.hostNews.noteAll()
+	}
 	r.background.Go(func() { r.follow(run) })
+	r.background.Go(func() { r.takeHostNews(run) })
 	if opt.Recovery != "none" {
 		// Listed before any command can come: what is begun from here on was left
 		// unfinished by no earlier process.
@@ -359,7 +364,7 @@ func (r *Runtime) follow(ctx context.Context) {
 			return
 		}
 		r.manager.Hint(a)
-		r.followRuntime(ctx, a)
+		r.followRuntime(a)
 	}
 }
 

@@ -103,32 +103,6 @@ func (r *Runtime) takeUpAll(ctx context.Context, ids []string) {
 	wg.Wait()
 }
 
-// followRuntime takes over what another node recorded in the session that belongs to all
-// nodes: what the host's policy is, who may come in.
-func (r *Runtime) followRuntime(ctx context.Context, a store.Appended) {
-	if a.SessionID != event.RuntimeSession {
-		return
-	}
-	first := a.First
-	if first == 0 {
-		first = a.Sequence
-	}
-	facts, err := r.manager.Facts(ctx, a.SessionID, first, a.Sequence)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.opt.Logger.Warn("what another node changed could not be read; it holds here from the next start", "error", err)
-		}
-		return
-	}
-	r.loop.Follow(facts)
-	for i := range facts {
-		if p, ok := facts[i].Payload.(*event.RuntimeChanged); ok && p.TokenID != "" {
-			r.shareTokens(ctx)
-			break
-		}
-	}
-}
-
 // NodePlace says which files a node of several reaches.
 type NodePlace struct {
 	// Node is the node's name. Without one the process gives sessions no place, as one that

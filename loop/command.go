@@ -230,7 +230,8 @@ func (l *Loop) keepPolicyAnswer(ctx context.Context, caller command.Caller, p *c
 func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) *event.PolicyChanged {
 	out := &event.PolicyChanged{Source: source, Mode: p.Mode, Reason: l.redactText(p.Reason), ChangedBy: session.ActorOf(caller)}
 	if source == "host" {
-		l.host.Load().changed(p.Mode, p.Rules).describe(out)
+		stored, _ := recordedHost(tx.State)
+		newHostPolicy(l.host.Load().configured, stored).changed(p.Mode, p.Rules).describe(out)
 		return out
 	}
 	rules := p.Rules

@@ -83,7 +83,8 @@ func (l *Loop) rulesByNow(s *state.Session) []event.PolicyRule {
 		return l.rulesOf(s)
 	}
 	root := l.Configuration().rootOf(s)
-	now, _ := l.tightenedRules(root, workspacePolicy(s), l.workspaceRules(root))
+	known, pinned := l.pins.get(root)
+	now, _ := l.tightenedRules(known, pinned, workspacePolicy(s), l.workspaceRules(root))
 	with := *s
 	with.Permission.Policies = slices.DeleteFunc(slices.Clone(s.Permission.Policies), func(p state.Policy) bool { return p.Source == "workspace" && p.Workspace == "" })
 	return append(slices.Clip(l.rulesOf(&with)), now.Rules...)

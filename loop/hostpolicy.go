@@ -7,6 +7,8 @@ import (
 
 	"agentd/event"
 	"agentd/permission"
+	"agentd/session"
+	"agentd/state"
 )
 
 // HostPolicy is what the configuration says about permissions, for all sessions.
@@ -31,6 +33,8 @@ type hostPolicy struct {
 	configured, stored HostPolicy
 	mode               string
 	rules              []event.PolicyRule
+	// sequence is the fact of the runtime's own session that has the stored part.
+	sequence uint64
 }
 
 func newHostPolicy(configured, stored HostPolicy) *hostPolicy {
@@ -38,13 +42,17 @@ func newHostPolicy(configured, stored HostPolicy) *hostPolicy {
 	if stored.Mode != "" {
 		h.mode = stored.Mode
 	}
-	// Who changes a list of rules sends those back that were read with it.
-	stored.Rules = slices.DeleteFunc(withOrigin(stored.Rules, originStored), func(r event.PolicyRule) bool {
-		return slices.ContainsFunc(h.rules, func(c event.PolicyRule) bool { return sameRule(&c, &r) })
-	})
+	stored.Rules = withOrigin(stored.Rules, originStored)
 	h.stored = stored
-	h.rules = append(h.rules, stored.Rules...)
+	h.rules = append(h.rules, h.unconfigured(stored.Rules)...)
 	return h
+}
+
+// unconfigured are those rules that the configuration doesn't have.
+func (h *hostPolicy) unconfigured(rules []event.PolicyRule) []event.PolicyRule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r event.PolicyRule) bool {
+		return slices.ContainsFunc(h.configured.Rules, func(c event.PolicyRule) bool { return sameRule(&c, &r) })
+	})
 }
 
 // HostRules are rules as the host's configuration has them.
@@ -75,6 +83,17 @@ func storedHost(mode, modeOrigin string, rules []event.PolicyRule) HostPolicy {
 	return out
 }
 
+// recordedHost is the part that was stored by command, as the runtime's own session has it,
+// and the sequence of the fact that says so.
+func recordedHost(s *state.Session) (stored HostPolicy, sequence uint64) {
+	for i := range s.Permission.Policies {
+		if p := &s.Permission.Policies[i]; p.Source == "host" {
+			return storedHost(p.Mode, p.ModeOrigin, p.Rules), p.Sequence
+		}
+	}
+	return HostPolicy{}, 0
+}
+
 // changed is the policy after set_policy: a mode or rules that aren't given stay.
 func (h *hostPolicy) changed(mode string, rules []event.PolicyRule) *hostPolicy {
 	stored := h.stored
@@ -82,7 +101,8 @@ func (h *hostPolicy) changed(mode string, rules []event.PolicyRule) *hostPolicy 
 		stored.Mode = mode
 	}
 	if rules != nil {
-		stored.Rules = storedHost("", "", rules).Rules
+		// Callers that change a list of rules send those back that they read with it.
+		stored.Rules = h.unconfigured(storedHost("", "", rules).Rules)
 	}
 	return newHostPolicy(h.configured, stored)
 }
@@ -93,58 +113,94 @@ func (h *hostPolicy) tooWide() bool {
 	return h.configured.Mode != "" && !h.configured.DefaultMode && h.stored.Mode != "" && permission.IsWider(h.stored.Mode, h.configured.Mode)
 }
 
-// describe fills a fact in with the policy.
+// describe fills a fact in with the policy. It has all rules that are stored, also those that
+// this node's configuration has too: that of another node may not.
 func (h *hostPolicy) describe(p *event.PolicyChanged) {
-	p.Source, p.Mode, p.Rules = "host", h.mode, append([]event.PolicyRule{}, h.rules...)
+	p.Source, p.Mode, p.Rules = "host", h.mode, append(withOrigin(h.configured.Rules, originConfiguration), h.stored.Rules...)
+	if p.Rules == nil {
+		p.Rules = []event.PolicyRule{}
+	}
 	if p.ModeOrigin = originConfiguration; h.stored.Mode != "" {
 		p.ModeOrigin = originStored
 	}
 }
 
-// takeStoredHost makes what was stored part of the host's policy.
-func (l *Loop) takeStoredHost(stored HostPolicy) {
+// takeStoredHost makes what the fact with a sequence says part of the host's policy. What an
+// earlier fact says than the one that is known is passed over: facts of other nodes may be
+// followed late.
+func (l *Loop) takeStoredHost(stored HostPolicy, sequence uint64) {
 	l.hostMu.Lock()
 	defer l.hostMu.Unlock()
-	l.host.Store(newHostPolicy(l.host.Load().configured, stored))
+	now := l.host.Load()
+	if sequence <= now.sequence {
+		return
+	}
+	next := newHostPolicy(now.configured, stored)
+	next.sequence = sequence
+	l.host.Store(next)
+}
+
+// takeConfiguredHost makes a configuration part of the host's policy.
+func (l *Loop) takeConfiguredHost(configured HostPolicy) {
+	l.hostMu.Lock()
+	defer l.hostMu.Unlock()
+	now := l.host.Load()
+	next := newHostPolicy(configured, now.stored)
+	next.sequence = now.sequence
+	l.host.Store(next)
 }
 
 // Reconfigure makes another configuration the host's, and records it. What was stored
 // by command stays, but for a mode that is wider than the new one.
 func (l *Loop) Reconfigure(ctx context.Context, configured HostPolicy) error {
-	fact := &event.PolicyChanged{Reason: "the configuration was reloaded"}
-	newHostPolicy(configured, l.host.Load().stored).describe(fact)
-	if err := l.m.Report(ctx, event.TypePolicyChanged, fact); err != nil {
-		return fmt.Errorf("loop: the host's policy: %w", err)
+	if err := l.recordConfigured(ctx, configured, "the configuration was reloaded", true); err != nil {
+		return err
 	}
-	l.hostMu.Lock()
-	l.host.Store(newHostPolicy(configured, l.host.Load().stored))
-	l.hostMu.Unlock()
-	return l.limitStoredMode(ctx, fact.Reason)
+	l.takeConfiguredHost(configured)
+	return nil
 }
 
-// limitStoredMode gives a stored mode up that is wider than the configuration's, and
-// says so: an operator who restarts with a mode in the configuration relies on it.
-func (l *Loop) limitStoredMode(ctx context.Context, reason string) error {
+// limitStoredMode gives a stored mode up that is wider than the configuration's: an operator
+// who restarts with a mode in the configuration relies on it.
+func (l *Loop) limitStoredMode(ctx context.Context) error {
 	h := l.host.Load()
 	if !h.tooWide() {
 		return nil
 	}
-	wide := h.stored.Mode
-	kept := h.stored
-	kept.Mode = ""
-	l.takeStoredHost(kept)
-	l.opt.Logger.Warn("a stored permission mode is wider than the configuration's and is not used", "stored", wide, "configured", h.configured.Mode)
-	if err := l.m.Report(ctx, event.TypeRuntimeWarning, &event.RuntimeNotice{
-		Code:    "stored_mode_too_wide",
-		Message: fmt.Sprintf("%s: the stored permission mode %s allows more than %s of the configuration and is no longer used", reason, wide, h.configured.Mode),
-		Advice:  "change permissions.mode of the configuration, or set the mode again with set_policy, which holds until the next start",
-	}); err != nil {
+	return l.recordConfigured(ctx, h.configured, "the runtime was started", false)
+}
+
+// recordConfigured records the host's policy under a configuration: without a stored mode that
+// is wider than it, which is said, and with all else that is stored. It follows from what the
+// runtime's own session has: another node may have changed what this one knows. Without such a
+// mode it is recorded only if it is to be always.
+func (l *Loop) recordConfigured(ctx context.Context, configured HostPolicy, reason string, always bool) error {
+	var wide string
+	err := l.m.WriteInRuntime(ctx, func(tx *session.Tx) error {
+		stored, _ := recordedHost(tx.State)
+		h, fact := newHostPolicy(configured, stored), &event.PolicyChanged{Reason: reason}
+		wide = ""
+		if h.tooWide() {
+			wide, stored.Mode = stored.Mode, ""
+			h = newHostPolicy(configured, stored)
+			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Payload: &event.RuntimeNotice{
+				Code:    "stored_mode_too_wide",
+				Message: fmt.Sprintf("%s: the stored permission mode %s allows more than %s of the configuration and is no longer used", reason, wide, configured.Mode),
+				Advice:  "change permissions.mode of the configuration, or set the mode again with set_policy, which holds until the next start",
+			}})
+			fact.Reason += "; the stored mode " + wide + " is wider than the configuration's"
+		}
+		if always || wide != "" {
+			h.describe(fact)
+			tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: fact})
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("loop: the host's policy: %w", err)
 	}
-	fact := &event.PolicyChanged{Reason: "the stored mode " + wide + " is wider than the configuration's"}
-	l.host.Load().describe(fact)
-	if err := l.m.Report(ctx, event.TypePolicyChanged, fact); err != nil {
-		return fmt.Errorf("loop: the host's policy: %w", err)
+	if wide != "" {
+		l.opt.Logger.Warn("a stored permission mode is wider than the configuration's and is not used", "stored", wide, "configured", configured.Mode)
 	}
 	return nil
 }

@@ -269,20 +269,13 @@ func (l *Loop) Start(ctx context.Context, m *session.Manager) error {
 	l.m = m
 	l.mu.Unlock()
 	err := m.Read(ctx, event.RuntimeSession, func(s *state.Session) error {
-		for _, p := range s.Permission.Policies {
-			switch {
-			case p.Source == "host":
-				l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
-			case p.Source == "workspace" && p.Workspace != "":
-				l.pins.set(p.Workspace, p.Rules)
-			}
-		}
+		l.FollowState(s)
 		return nil
 	})
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return fmt.Errorf("loop: the host's policy: %w", err)
 	}
-	return l.limitStoredMode(ctx, "the runtime was started")
+	return l.limitStoredMode(ctx)
 }
 
 // Close lets what is under way reach its next durable fact, and starts nothing

@@ -105,6 +105,18 @@ func (l *Loop) inventoryPolicy(mode string, rules []event.PolicyRule, info event
 // Follow takes over what another node recorded in the runtime's own session.
 func (l *Loop) Follow(facts []event.Event) { l.committedPolicy(facts) }
 
+// FollowState takes over all that is recorded there.
+func (l *Loop) FollowState(s *state.Session) {
+	if stored, at := recordedHost(s); at > 0 {
+		l.takeStoredHost(stored, at)
+	}
+	for i := range s.Permission.Policies {
+		if p := &s.Permission.Policies[i]; p.Source == "workspace" && p.Workspace != "" {
+			l.pins.set(p.Workspace, p.Rules, p.Sequence)
+		}
+	}
+}
+
 // committedPolicy takes over the host's policy from facts of the runtime's session.
 func (l *Loop) committedPolicy(facts []event.Event) {
 	for i := range facts {
@@ -112,9 +124,9 @@ func (l *Loop) committedPolicy(facts []event.Event) {
 		switch {
 		case !ok:
 		case p.Source == "host":
-			l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules))
+			l.takeStoredHost(storedHost(p.Mode, p.ModeOrigin, p.Rules), facts[i].Sequence)
 		case p.Source == "workspace" && p.Workspace != "":
-			l.pins.set(p.Workspace, p.Rules)
+			l.pins.set(p.Workspace, p.Rules, facts[i].Sequence)
 		}
 	}
 }

@@ -80,23 +80,32 @@ func (l *Loop) adoptRulesOf(ctx context.Context, sessionID, root string) error {
 // session, so that a new session doesn't begin with what an earlier one's programs
 // left.
 func (l *Loop) heldRules(ctx context.Context, root string, own *state.Policy, found foundRules) *event.PolicyChanged {
-	p, learned := l.tightenedRules(root, own, found)
+	known, pinned := l.pins.get(root)
+	p, learned := l.tightenedRules(known, pinned, own, found)
 	if !learned {
 		return p
 	}
-	pin := *p
-	pin.Workspace = root
-	if err := l.m.Report(ctx, event.TypePolicyChanged, &pin); err != nil {
+	if err := l.m.WriteInRuntime(ctx, func(tx *session.Tx) error {
+		if pin := pinOf(tx.State, root); pin != nil { // another node may have learned it just now
+			known, pinned = pin.Rules, true
+		}
+		if p, learned = l.tightenedRules(known, pinned, own, found); !learned {
+			return nil
+		}
+		pin := *p
+		pin.Workspace = root
+		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: &pin})
+		return nil
+	}); err != nil {
 		l.opt.Logger.Warn("the rules of a workspace could not be stored", "workspace", root, "error", err)
 	}
 	return p
 }
 
-// tightenedRules is heldRules without the memory: it says whether there is something
-// new to remember of the folder.
-func (l *Loop) tightenedRules(root string, own *state.Policy, found foundRules) (p *event.PolicyChanged, learned bool) {
+// tightenedRules is heldRules for what is known of the folder, if anything is: it says whether
+// there is something new to remember of it.
+func (l *Loop) tightenedRules(known []event.PolicyRule, pinned bool, own *state.Policy, found foundRules) (p *event.PolicyChanged, learned bool) {
 	p = &event.PolicyChanged{Source: "workspace", Rules: found.rules, Reason: "what " + RulesFile + " says"}
-	known, pinned := l.pins.get(root)
 	if pinned || own != nil {
 		if !pinned { // a file that can't be used says nothing that could be missed later
 			known = slices.DeleteFunc(slices.Clone(own.Rules), func(r event.PolicyRule) bool { return r.RuleID == unreadable })
@@ -158,7 +167,13 @@ func (l *Loop) writePolicy(ctx context.Context, caller command.Caller, p *comman
 // session says, at hand for every turn.
 type pins struct {
 	sync.Mutex
-	byRoot map[string][]event.PolicyRule
+	byRoot map[string]pin
+}
+
+// pin is what one fact of the runtime's own session says of a folder.
+type pin struct {
+	rules    []event.PolicyRule
+	sequence uint64
 }
 
 // maxPins bounds the workspaces that are remembered.
@@ -167,23 +182,38 @@ const maxPins = 1000
 func (p *pins) get(root string) (rules []event.PolicyRule, known bool) {
 	p.Lock()
 	defer p.Unlock()
-	rules, known = p.byRoot[root]
-	return rules, known
+	at, known := p.byRoot[root]
+	return at.rules, known
 }
 
-func (p *pins) set(root string, rules []event.PolicyRule) {
+// set takes over what a fact says, unless a later one is known.
+func (p *pins) set(root string, rules []event.PolicyRule, sequence uint64) {
 	p.Lock()
 	defer p.Unlock()
 	if p.byRoot == nil {
-		p.byRoot = map[string][]event.PolicyRule{}
+		p.byRoot = map[string]pin{}
 	}
-	if _, known := p.byRoot[root]; !known && len(p.byRoot) >= maxPins {
+	now, known := p.byRoot[root]
+	if known && sequence <= now.sequence {
+		return
+	}
+	if !known && len(p.byRoot) >= maxPins {
 		for some := range p.byRoot { // which one doesn't matter: it is learned again
 			delete(p.byRoot, some)
 			break
 		}
 	}
-	p.byRoot[root] = rules
+	p.byRoot[root] = pin{rules, sequence}
+}
+
+// pinOf is what the runtime's own session has of a folder; nil if nothing.
+func pinOf(s *state.Session, root string) *state.Policy {
+	for i := range s.Permission.Policies {
+		if p := &s.Permission.Policies[i]; p.Source == "workspace" && p.Workspace == root {
+			return p
+		}
+	}
+	return nil
 }
 
 func workspacePolicy(s *state.Session) *state.Policy {

@@ -249,7 +249,7 @@ func (m *Manager) FinishDeletions(ctx context.Context) error {
 		if err := json.Unmarshal(e.Value, fact); err != nil {
 			return storeFault(errors.Join(store.ErrCorrupt, err))
 		}
-		if err := m.writeInRuntime(ctx, func(tx *Tx) error {
+		if err := m.WriteInRuntime(ctx, func(tx *Tx) error {
 			if _, open, err := tx.Lookup(kindDeleting, e.Key); err != nil || !open {
 				return err // it was told in the meantime
 			}
@@ -265,9 +265,10 @@ func (m *Manager) FinishDeletions(ctx context.Context) error {
 	return m.deleteDoomed(ctx, &Swept{})
 }
 
-// writeInRuntime runs a decision in the runtime's own session, which is opened if it
-// doesn't exist.
-func (m *Manager) writeInRuntime(ctx context.Context, decide func(*Tx) error) error {
+// WriteInRuntime runs a decision in the runtime's own session, which is opened if it
+// doesn't exist. All nodes write there, so what follows from what is recorded has to be
+// decided from the state of the decision: what a node knows may be older.
+func (m *Manager) WriteInRuntime(ctx context.Context, decide func(*Tx) error) error {
 	return m.writeDecision(ctx, event.RuntimeSession, event.BySession|event.ByRuntime, true, func(tx *Tx) error {
 		if tx.State.Sequence == 0 {
 			openRuntime(tx)

@@ -290,7 +290,7 @@ func (m *Manager) forgetNote(ctx context.Context, d doomed) error {
 	}
 	err := m.writeDecision(ctx, d.sessionID, event.ByRuntime, false, remove)
 	if fault.KindOf(err) == fault.NotFound {
-		err = m.writeInRuntime(ctx, remove) // the session was deleted
+		err = m.WriteInRuntime(ctx, remove) // the session was deleted
 	}
 	if OwnedElsewhere(err) {
 		return nil // the node that owns the session follows the note as well

@@ -421,7 +421,7 @@ func (m *Manager) Hint(a store.Appended) {
 // Report records a notice in the runtime's own session, which is opened if it
 // doesn't exist.
 func (m *Manager) Report(ctx context.Context, t event.Type, p event.Payload) error {
-	return m.writeInRuntime(ctx, func(tx *Tx) error {
+	return m.WriteInRuntime(ctx, func(tx *Tx) error {
 		tx.Emit(event.Event{Type: t, Payload: p})
 		return nil
 	})

@@ -218,7 +218,7 @@ func projectRulePlace(r command.ProjectRule) string { return r.RuleID }
 // of the project record it before their next call.
 func (r *request) forgetProjectRule(ctx context.Context, p *command.ForgetProjectRule) (*command.ForgetProjectRuleResult, error) {
 	res := &command.ForgetProjectRuleResult{}
-	err := r.m.writeInRuntime(ctx, func(tx *Tx) error {
+	err := r.m.WriteInRuntime(ctx, func(tx *Tx) error {
 		v, found, err := tx.Lookup(kindProjectRule, p.RuleID)
 		if err != nil {
 			return storeFault(err)

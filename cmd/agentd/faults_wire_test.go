@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/url"
@@ -34,6 +35,37 @@ type faultyWire struct {
 	fault  wireFault
 	passed int
 	conns  map[net.Conn]struct{}
+	// last is what the database says last before the wire is cut, nil if it isn't; heard is
+	// closed then.
+	last  []byte
+	heard chan struct{}
+}
+
+// cutAfter cuts the wire once the node was told something with these bytes. The channel is
+// closed then.
+func (w *faultyWire) cutAfter(last []byte) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last, w.heard = last, make(chan struct{})
+	return w.heard
+}
+
+// wasLast reports whether a piece is the one after which the wire is to be cut.
+func (w *faultyWire) wasLast(piece []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last != nil && bytes.Contains(piece, w.last)
+}
+
+// cutNow cuts the wire because what was to be said last was said.
+func (w *faultyWire) cutNow() {
+	w.set(wireCut)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last != nil {
+		w.last = nil
+		close(w.heard)
+	}
 }
 
 // newWire returns a wire that leads to a database or a node, and its URL through it.
@@ -162,5 +194,9 @@ func (w *faultyWire) pass(to, from net.Conn, mute wireFault) {
 		w.mu.Lock()
 		w.passed++
 		w.mu.Unlock()
+		if mute == wireMuteBack && w.wasLast(buffer[:n]) {
+			w.cutNow()
+			return
+		}
 	}
 }
