@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"agentd/store"
 )
@@ -26,21 +27,28 @@ WITH RECURSIVE owners (owner) AS (
 SELECT o.owner FROM owners o WHERE o.owner IS NOT NULL AND NOT EXISTS (
 	SELECT 1 FROM agentd.nodes n WHERE n.node_id = o.owner AND n.lease_until > clock_timestamp())`
 
-// adoptSQL takes sessions of an owner that is gone. Rows that another node is taking at
+// pickSQL locks sessions of an owner that is gone. Rows that another node is taking at
 // this moment are passed over. The lease is looked at again: the owner may be back.
-const adoptSQL = `
-WITH picked AS (
-	SELECT s.session_id FROM agentd.sessions s
-	WHERE s.owner = $1
-	AND EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
-	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
-	AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $5)
-	AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')
-		AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($7))
-	LIMIT $4 FOR UPDATE SKIP LOCKED
-)
-UPDATE agentd.sessions s SET owner = $2, epoch = s.epoch + 1 FROM picked p WHERE s.session_id = p.session_id
-RETURNING s.session_id`
+const pickSQL = `
+SELECT s.session_id FROM agentd.sessions s
+WHERE s.owner = $1
+AND EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
+AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
+AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $5)
+AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')
+	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($7))
+LIMIT $4 FOR UPDATE SKIP LOCKED`
+
+// takeSQL takes the sessions that were locked.
+const takeSQL = `UPDATE agentd.sessions SET owner = $2, epoch = epoch + 1 WHERE session_id = ANY ($1)`
+
+// settleSQL says which of the sessions are there, whether what was under way with each has
+// ended, and whether this node has it then. A transaction whose connection broke may still be
+// at its commit.
+const settleSQL = `
+WITH settled AS (SELECT session_id, owner FROM agentd.sessions WHERE session_id = ANY ($1) FOR UPDATE SKIP LOCKED)
+SELECT s.session_id, f.session_id IS NOT NULL, coalesce(f.owner = $2, false)
+FROM agentd.sessions s LEFT JOIN settled f USING (session_id) WHERE s.session_id = ANY ($1)`
 
 // freeSQL gives the other sessions of an owner that is gone free. They need no node; while
 // they have an owner they are only in the way of those that do.
@@ -99,13 +107,19 @@ func (s *Store) Adopt(ctx context.Context, which *store.Adoption, limit int) ([]
 			return nil, wrapFailed("adopt sessions", err)
 		}
 	}
-	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL)
+	ids, err := s.settleAdopted(ctx)
 	if err != nil {
 		return nil, wrapFailed("adopt sessions", err)
 	}
-	var ids []string
+	if len(ids) >= limit {
+		return ids, nil
+	}
+	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL)
+	if err != nil {
+		return ids, wrapFailed("adopt sessions", err)
+	}
 	for _, owner := range gone {
-		taken, err := collectRows(ctx, s, pgx.RowTo[string], adoptSQL, owner, s.opts.NodeID, which.Kind, limit-len(ids), s.incarnation, which.Places, marks(which))
+		taken, err := s.adoptFrom(ctx, owner, which, limit-len(ids))
 		if err != nil {
 			return ids, wrapFailed("adopt sessions", err)
 		}
@@ -120,6 +134,78 @@ func (s *Store) Adopt(ctx context.Context, which *store.Adoption, limit int) ([]
 		}
 	}
 	return ids, nil
+}
+
+// adoptFrom takes sessions of an owner that is gone. Their ids are known before they are taken:
+// if the outcome isn't, they are looked at again, see settleAdopted.
+func (s *Store) adoptFrom(ctx context.Context, owner string, which *store.Adoption, limit int) ([]string, error) {
+	var picked []string
+	var unknown error
+	err := s.retryOnce(ctx, func(p *pgxpool.Pool) error {
+		picked = nil
+		err := pgx.BeginFunc(ctx, p, func(tx pgx.Tx) error {
+			rows, err := tx.Query(ctx, pickSQL, owner, s.opts.NodeID, which.Kind, limit, s.incarnation, which.Places, marks(which))
+			if err != nil {
+				return err
+			}
+			if picked, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(picked) == 0 {
+				return err
+			}
+			_, err = tx.Exec(ctx, takeSQL, picked, s.opts.NodeID)
+			return err
+		})
+		if err != nil && len(picked) > 0 {
+			unknown = err
+			return nil // to do it again would take others
+		}
+		return err
+	})
+	if err != nil || unknown == nil {
+		return picked, err
+	}
+	s.mu.Lock()
+	s.unsettled = append(s.unsettled, picked...)
+	s.mu.Unlock()
+	return nil, unknown
+}
+
+// settleAdopted returns the sessions that this node has taken after all, of those that it
+// couldn't know of whether it has. Those of which it still can't stay for the next call.
+func (s *Store) settleAdopted(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	unsettled := s.unsettled
+	s.unsettled = nil
+	s.mu.Unlock()
+	if len(unsettled) == 0 {
+		return nil, nil
+	}
+	var own, open []string
+	err := s.retryOnce(ctx, func(p *pgxpool.Pool) error {
+		own, open = nil, nil
+		rows, err := p.Query(ctx, settleSQL, unsettled, s.opts.NodeID)
+		if err != nil {
+			return err
+		}
+		var id string
+		var settled, taken bool
+		_, err = pgx.ForEachRow(rows, []any{&id, &settled, &taken}, func() error {
+			switch {
+			case !settled:
+				open = append(open, id)
+			case taken:
+				own = append(own, id)
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		own, open = nil, unsettled
+	}
+	s.mu.Lock()
+	s.unsettled = append(s.unsettled, open...)
+	s.mu.Unlock()
+	return own, err
 }
 
 // marks are never nil: to SQL that would be unknown.

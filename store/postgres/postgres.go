@@ -212,6 +212,8 @@ type Store struct {
 	closed  bool
 	failure error     // why nothing goes on; see restored.go
 	sweeps  time.Time // when sessions without an owner are looked for next
+	// unsettled are sessions that were adopted, or not: the connection broke.
+	unsettled []string
 }
 
 var _ store.Store = (*Store)(nil)

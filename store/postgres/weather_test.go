@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -217,6 +218,53 @@ func TestAnswerLost(t *testing.T) {
 	next := storetest.Continue("s", again.Head, 1, 100)
 	if err := appendOne(t.Context(), s, &store.Batch{SessionID: "s", Epoch: again.Epoch, Records: next}); err != nil {
 		t.Errorf("append after the connection is back: %v", err)
+	}
+}
+
+// TestAdoptionAnswerLost breaks the connection after the server has given a node the sessions of
+// a dead one, and before it could hear of it: it learns which they are.
+func TestAdoptionAnswerLost(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.Quick(t).Database(t)
+	p, url := newProxy(t, direct)
+	dead := openStore(t, direct, &postgres.Options{NodeID: "dead", AllowUnsafe: true, LeaseTTL: time.Hour})
+	defer shut(t, dead)
+	var want []string
+	for i := range 5 {
+		id := fmt.Sprintf("s%d", i)
+		want = append(want, id)
+		b := &store.Batch{SessionID: id, Epoch: claim(t, dead, id).Epoch, Records: storetest.Records(id, 1, 1, 100), Index: []store.IndexOp{{Entry: store.Entry{Kind: "open", Key: id}}}}
+		if err := appendOne(t.Context(), dead, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, url, &postgres.Options{NodeID: "heir", AllowUnsafe: true, MaxConns: 1, LeaseTTL: time.Hour})
+	defer shut(t, s)
+	execute(t, connect(t, direct), `UPDATE agentd.nodes SET lease_until = clock_timestamp() WHERE node_id = 'dead'`)
+	which := &store.Adoption{Kind: "open", Places: "place"}
+	held := p.MuteAfter([]byte("commit"))
+	type adopted struct {
+		ids []string
+		err error
+	}
+	outcome := make(chan adopted, 1)
+	go func() {
+		ids, err := s.Adopt(t.Context(), which, 64)
+		outcome <- adopted{ids, err}
+	}()
+	<-held
+	p.Cut()
+	if got := <-outcome; got.err == nil {
+		t.Errorf("the first call returns %v without an error", got.ids)
+	}
+	p.Mend()
+	ids, err := s.Adopt(t.Context(), which, 64)
+	slices.Sort(ids)
+	if err != nil || !slices.Equal(ids, want) {
+		t.Errorf("the second call returns %v, %v; want %v", ids, err, want)
+	}
+	if ids, err := s.Adopt(t.Context(), which, 64); err != nil || len(ids) != 0 {
+		t.Errorf("the third call returns %v, %v; want none", ids, err)
 	}
 }
 
