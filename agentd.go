@@ -121,11 +121,12 @@ type Runtime struct {
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
-	// awaySince is since when sessions are seen whose files are out of reach; it belongs to
-	// the goroutine that takes sessions over.
+	// awaySince is since when sessions are seen whose files are out of reach; it and gone
+	// belong to the goroutine that takes sessions over.
 	awaySince map[string]time.Time
-	gone      goneNodes // that goroutine's too
+	gone      goneNodes
 	hostNews  hostNews
+	takes     takeUps
 	// life ends with the runtime. drains guards stopDrain, which ends a drain.
 	life      context.Context //nolint:containedctx // it is the runtime's own
 	drains    sync.Mutex
@@ -143,7 +144,7 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		return nil, err
 	}
 	opt.RuntimeID = id
-	r := &Runtime{replays: newReplayBook(), opt: opt, hostNews: hostNews{due: make(chan struct{}, 1)}}
+	r := &Runtime{replays: newReplayBook(), opt: opt, hostNews: hostNews{due: make(chan struct{}, 1)}, takes: newTakeUps()}
 	r.trials = trial.New(trial.Options{
 		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
 		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
@@ -314,7 +315,7 @@ func (r *Runtime) recover(ctx context.Context, ids []string) {
 	if err := r.channels.Recover(ctx); err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("channels of an earlier process could not be recovered", "error", err)
 	}
-	r.takeUpAll(ctx, ids)
+	r.takeUpSoon(ctx, ids)
 	r.takeOver(ctx)
 }
 

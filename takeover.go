@@ -2,9 +2,7 @@ package agentd
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"agentd/event"
@@ -14,16 +12,15 @@ import (
 	"agentd/store"
 )
 
-// Bounds of taking sessions up.
+// Bounds of taking sessions over.
 const (
-	// takeUps is how many sessions are taken up side by side: their facts share the
-	// journal's commits.
-	takeUps = 64
-	// adopted is how many sessions a node takes at once. The next ones are taken when these
+	// adopted is how many sessions a node takes at once. The next ones are taken as these
 	// go on, so that several nodes share what one left by how fast they are.
 	adopted = 64
 	// adoptEvery is how often a node looks for sessions that lost theirs.
 	adoptEvery = 400 * time.Millisecond
+	// gatherFor is how long a node that has more to take up waits for room for several.
+	gatherFor = 10 * time.Millisecond
 )
 
 // takeOver goes on, until ctx ends, with what no node does: sessions whose node died or
@@ -44,7 +41,13 @@ func (r *Runtime) takeOver(ctx context.Context) {
 		if n == adopted {
 			continue // there may be more
 		}
+		var freed <-chan struct{} // while there is room nothing waits for more of it
+		if r.takes.free() == 0 || n > 0 {
+			freed = r.takes.freed
+		}
 		select {
+		case <-freed:
+			time.Sleep(gatherFor) // there is room for more by then, and they are looked for once
 		case <-ctx.Done():
 		// Nodes that look at different moments are in each other's way less.
 		case <-time.After(adoptEvery + rand.N(adoptEvery/4)): //nolint:gosec // it spreads a load
@@ -52,15 +55,19 @@ func (r *Runtime) takeOver(ctx context.Context) {
 	}
 }
 
-// adoptOnce takes one batch and returns its size.
+// adoptOnce takes one batch, as large as there is room for, and returns its size.
 func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 	if r.manager.IsDraining() || r.manager.IsStalled() {
 		return 0, nil // another node may be better off
 	}
-	ids, err := r.manager.Adopt(ctx, adopted)
+	room := min(adopted, r.takes.free())
+	if room == 0 {
+		return 0, nil
+	}
+	ids, err := r.manager.Adopt(ctx, room)
 	if len(ids) > 0 {
 		r.opt.Logger.Info("sessions without a node are taken over", "sessions", len(ids))
-		r.takeUpAll(ctx, ids)
+		r.takeUpSoon(ctx, ids)
 	}
 	if err != nil {
 		return len(ids), err
@@ -68,39 +75,8 @@ func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 	if err := r.displaced(ctx); err != nil {
 		return len(ids), err
 	}
-	if strays := r.manager.Strays(); len(strays) > 0 && r.opt.Recovery != "manual" {
-		r.takeUpAll(ctx, strays)
-	}
+	r.takeUpSoon(ctx, r.manager.Strays())
 	return len(ids), nil
-}
-
-// takeUpAll takes up sessions side by side. One that can't be is reported and doesn't hold
-// up the others; one that another node has is that node's.
-func (r *Runtime) takeUpAll(ctx context.Context, ids []string) {
-	ctx = session.TakingUp(ctx)
-	var wg sync.WaitGroup
-	room := make(chan struct{}, takeUps)
-	for _, id := range ids {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-			wg.Wait()
-			return
-		}
-		wg.Go(func() {
-			defer func() { <-room }()
-			err := r.TakeUp(ctx, id)
-			switch {
-			case err == nil || ctx.Err() != nil:
-			case session.OwnedElsewhere(err), errors.Is(err, store.ErrClosed):
-				r.opt.Logger.Debug("another node has the session", "sessionId", id)
-			default:
-				r.opt.Logger.Error("session could not be recovered", "sessionId", id, "error", err)
-				r.manager.Stray(id)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // NodePlace says which files a node of several reaches.
@@ -170,10 +146,13 @@ func (r *Runtime) describeNode() store.About {
 // another node may reach them, and their own may only be restarting.
 const strandAfter = 2 * time.Second
 
+// displacedAtOnce is how many such sessions are looked at in one go.
+const displacedAtOnce = 64
+
 // displaced looks for sessions that lost their node and that not every node can go on with.
 // What this node reaches it takes up; of the others it says after a while that no node does.
 func (r *Runtime) displaced(ctx context.Context) error {
-	ids, err := r.manager.Displaced(ctx, adopted)
+	ids, err := r.manager.Displaced(ctx, displacedAtOnce)
 	if err != nil {
 		return err
 	}
@@ -204,7 +183,7 @@ func (r *Runtime) displaced(ctx context.Context) error {
 	}
 	r.awaySince = seen
 	if len(here) > 0 {
-		r.takeUpAll(ctx, here)
+		r.takeUpSoon(ctx, here)
 	}
 	return nil
 }

@@ -184,16 +184,17 @@ func lastLine(b []byte) []byte {
 	return b[bytes.LastIndexByte(b, '\n')+1:]
 }
 
-// admitPlace refuses to claim a session whose files other nodes have.
-func (w *writer) admitPlace(ctx context.Context) error {
+// admitPlace refuses to claim a session whose files other nodes have. It reports whether they
+// are out of this node's reach.
+func (w *writer) admitPlace(ctx context.Context) (away bool, err error) {
 	if !w.m.HasPlaces() || w.id == event.RuntimeSession || w.id == cardedSession || isUnplaced(ctx) {
-		return nil
+		return false, nil
 	}
 	p, own, err := w.m.knownPlace(ctx, w.id)
 	if err != nil || p == nil {
-		return err
+		return false, err
 	}
-	return w.m.checkPlace(ctx, w.id, p, own)
+	return !w.m.opt.Locator.Reaches(p, own), w.m.checkPlace(ctx, w.id, p, own)
 }
 
 // Strand says in facts that no node reaches a session's files, and leaves the session for

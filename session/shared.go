@@ -275,12 +275,25 @@ func (m *Manager) noteStray(sessionID string) {
 	}
 }
 
+// HasWork reports whether a session has unfinished work, without loading it.
+func (m *Manager) HasWork(ctx context.Context, sessionID string) (bool, error) {
+	_, err := m.opt.Store.Get(ctx, kindOpen, sessionID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, storeFault(err)
+	}
+	return true, nil
+}
+
 // Stray has a session taken up again, see [Manager.Strays].
 func (m *Manager) Stray(sessionID string) { m.noteStray(sessionID) }
 
 // Strays returns the sessions of this node that have to be taken up since the last call:
-// those whose facts couldn't be written, and those that a command brought here with
-// unfinished work.
+// those whose facts couldn't be written, those that a command brought here with unfinished
+// work, and those that were claimed, or may have been, and not loaded. It is the caller who has
+// them from then on: [Manager.Stray] gives one back.
 func (m *Manager) Strays() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

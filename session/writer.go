@@ -507,8 +507,10 @@ func (w *writer) addSnapshot(b *store.Batch) {
 
 // loadSession claims the session and folds it from its snapshot and the facts after it.
 func (w *writer) loadSession(ctx context.Context, create bool) error {
+	away := false
 	if !create {
-		if err := w.admitPlace(ctx); err != nil {
+		var err error
+		if away, err = w.admitPlace(ctx); err != nil {
 			return err
 		}
 	}
@@ -518,11 +520,18 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 	term, _ := w.m.term()
 	claim, err := w.m.claimSession(ctx, w.id)
 	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
+			w.m.noteStray(w.id) // the claim may have been made, and only its answer is lost
+		}
 		return fmt.Errorf("session: claim %s: %w", w.id, err)
 	}
 	w.epoch, w.term = claim.Epoch, term
 	w.head.Store(claim.Head.Sequence)
-	defer func() { w.ready.Store(w.loaded) }()
+	defer func() {
+		if w.ready.Store(w.loaded); !w.loaded {
+			w.leaveUnloaded(ctx, away)
+		}
+	}()
 	if claim.Head.Sequence == 0 {
 		// Nothing was ever written, no snapshot either: there is nothing to look for.
 		w.state, w.chain, w.loaded = state.New(w.id), store.NewChain(store.Genesis(w.id)), true
@@ -560,11 +569,21 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 	w.away.Store(w.m.IsAway(st))
 	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
 	if w.open && !w.away.Load() && !isTakingUp(ctx) {
-		// Whoever needed the session may have been quicker than the takeover of what its
-		// node was doing, which now finds a live owner: it is this node's to do.
+		// The command that needed the session may have been quicker than the takeover of what
+		// its node was doing, which now finds a live owner: it is this node's to do.
 		w.m.noteStray(w.id)
 	}
 	return nil
+}
+
+// leaveUnloaded sees to a session that was claimed and then couldn't be loaded. It has a live
+// owner now, so that no other node goes on with it: this one does, or gives up a session whose
+// files are out of its reach.
+func (w *writer) leaveUnloaded(ctx context.Context, away bool) {
+	if away && w.m.shared.Yield(context.WithoutCancel(ctx), w.id, w.epoch) == nil {
+		return
+	}
+	w.m.noteStray(w.id)
 }
 
 // loadState returns the stored state, or an empty one if there is none that this
