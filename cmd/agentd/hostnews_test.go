@@ -48,7 +48,7 @@ func hostMode(on, seenBy *process, mode string) {
 func TestHostNewsSurviveABrokenWire(t *testing.T) {
 	f := newFleet(t, "1h", slow)
 	behind := *f
-	var wire *databaseWire
+	var wire *faultyWire
 	wire, behind.url = newWire(t, f.url)
 	a, b := f.node(f.dir()), behind.node(behind.dir())
 	made := call[command.NewTokenResult](a, &command.CreateToken{Name: "laptop"})
