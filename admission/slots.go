@@ -8,9 +8,10 @@ import (
 
 // Slots bounds what is done at once and shares the room between accounts, and within an
 // account between sessions. One account has a bounded part. Who waits is let in account by
-// account, and of one account session by session, not in the order of coming. An account that
-// has less than a few is never kept waiting by the others: so neither one account nor several
-// together can use everything up.
+// account, and of one account session by session, not in the order of coming. Beyond its total
+// there is as much room again for accounts that have less than a few, so that neither one
+// account nor several together keep another one waiting. The fuller that room is, the fewer
+// an account gets there, one at last, so that it lasts for many accounts. It is never exceeded.
 //
 // All methods may be called by many goroutines.
 type Slots struct {
@@ -23,10 +24,16 @@ type Slots struct {
 	order []string         // these accounts, the next one in front
 }
 
-// fewSlots is what every account gets whatever the others have, unless there are few at all.
-const fewSlots = 8
+const (
+	// fewSlots is what every account gets while hardly more than the total is in use, unless
+	// there are few at all.
+	fewSlots = 8
+	// hardBound is how many times the total all accounts together may have.
+	hardBound = 2
+)
 
-// NewSlots returns so many slots, of which one account may have most.
+// NewSlots returns so many slots, of which one account may have most, and as many again for
+// accounts that have few.
 func NewSlots(total, most int) *Slots {
 	return &Slots{total: total, most: most, few: min(fewSlots, total/16), by: map[string]int{}, lines: map[string]*line{}}
 }
@@ -43,6 +50,10 @@ type line struct {
 func (s *Slots) TryEnter(account string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.tryTaking(account)
+}
+
+func (s *Slots) tryTaking(account string) bool {
 	if s.lines[account] != nil || !s.fits(account) {
 		return false
 	}
@@ -52,13 +63,13 @@ func (s *Slots) TryEnter(account string) bool {
 
 // Enter waits for a slot; false means that ctx ended first. Who got one calls Leave.
 func (s *Slots) Enter(ctx context.Context, account, session string) bool {
-	if s.TryEnter(account) {
+	s.mu.Lock()
+	if s.tryTaking(account) {
+		s.mu.Unlock()
 		return true
 	}
 	ready := make(chan struct{})
-	s.mu.Lock()
-	s.joinLine(account, session, ready)
-	s.admitWaiting() // one may have become free in between
+	s.joinLine(account, session, ready) // the next slot that becomes free is looked for there
 	s.mu.Unlock()
 	select {
 	case <-ready:
@@ -124,7 +135,11 @@ func (s *Slots) Accounts() map[string]Load {
 
 func (s *Slots) fits(account string) bool {
 	own := s.by[account]
-	return own < s.few || (s.used < s.total && own < s.most)
+	if s.used < s.total {
+		return own < max(s.most, s.few)
+	}
+	// A few are left to each account when the total is in use, none when the bound is reached.
+	return own*(hardBound-1)*s.total < s.few*(hardBound*s.total-s.used)
 }
 
 func (s *Slots) takeSlot(account string) {

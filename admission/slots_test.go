@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,61 @@ func TestSlotsOfMany(t *testing.T) {
 		}
 		if got := s.LoadOf("noisy_1"); got.Running+got.Waiting != 96 || s.Accounts()["quiet"].Running != 1 {
 			t.Errorf("%+v, %+v", got, s.Accounts())
+		}
+	})
+}
+
+// However many accounts there are, together they have at most twice the total. What is left is
+// shared more sparingly the less it is, and who waits gets in before others get more.
+func TestSlotsOfThousandsOfAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const accounts, total = 5000, 256
+		s := admission.NewSlots(total, total/2)
+		name := func(i int) string { return "acct_" + strconv.Itoa(i) }
+		for i := range accounts {
+			for range 8 {
+				s.TryEnter(name(i))
+			}
+		}
+		load := s.Accounts()
+		if used := s.Load().Running; used > 2*total || used < total {
+			t.Fatalf("%d accounts have %d slots of %d, and want all", accounts, used, total)
+		}
+		if len(load) <= 2*total/8 {
+			t.Errorf("%d accounts have all slots, and each its eight", len(load))
+		}
+		in := make(chan string, accounts)
+		for i := range accounts {
+			if load[name(i)].Running == 0 {
+				go func() {
+					if s.Enter(t.Context(), name(i), "sess") {
+						in <- name(i)
+					}
+				}()
+			}
+		}
+		synctest.Wait()
+		if used := s.Load().Running; used > 2*total {
+			t.Fatalf("%d slots are in use when the others wait", used)
+		}
+		// Those that have some give them back; each that waits gets its turn.
+		for account, l := range load {
+			for range l.Running {
+				s.Leave(account)
+			}
+			if used := s.Load().Running; used > 2*total {
+				t.Fatalf("%d slots are in use of %d", used, 2*total)
+			}
+		}
+		for s.Load().Waiting > 0 {
+			s.Leave(<-in)
+		}
+		synctest.Wait()
+		for len(in) > 0 {
+			s.Leave(<-in)
+		}
+		if got := s.Load(); got != (admission.Load{}) || len(s.Accounts()) != 0 {
+			t.Errorf("%+v is left", got)
 		}
 	})
 }
