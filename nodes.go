@@ -36,7 +36,9 @@ func (r *Runtime) drainNode(ctx context.Context, caller command.Caller, p *comma
 
 // Drain has this node take no new work and hand over what it has to the others, step by
 // step; off ends that. It returns at once; [Runtime.Drained] says when nothing is left.
-func (r *Runtime) Drain(ctx context.Context, on bool) {
+func (r *Runtime) Drain(ctx context.Context, on bool) { r.drainAs(ctx, on, &handOver{offers: true}) }
+
+func (r *Runtime) drainAs(ctx context.Context, on bool, h *handOver) {
 	if !r.manager.SetDraining(on) {
 		return
 	}
@@ -52,17 +54,26 @@ func (r *Runtime) Drain(ctx context.Context, on bool) {
 	run, stop := context.WithCancel(r.life)
 	if on {
 		r.stopDrain = stop
-		r.background.Go(func() { r.drain(run) })
+		r.background.Go(func() { r.drain(run, h) })
 		return
 	}
 	stop()
-	r.background.Go(func() {
-		ids, err := r.manager.Left(r.life)
-		if err != nil && r.life.Err() == nil {
-			r.opt.Logger.Error("what the node has could not be listed", "error", err)
-		}
-		r.takeUpAll(r.life, ids)
-	})
+	r.background.Go(func() { r.takeUpOwn(r.life) })
+}
+
+// takeUpOwn goes on with what this node kept while it was drained, and with what was said to
+// be out of reach meanwhile, which no one else looks for soon.
+func (r *Runtime) takeUpOwn(ctx context.Context) {
+	ids, err := r.manager.Left(ctx)
+	if err == nil {
+		var stranded []string
+		stranded, err = r.manager.Stranded(ctx)
+		ids = append(ids, stranded...)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.opt.Logger.Error("what the node has could not be listed", "error", err)
+	}
+	r.takeUpAll(ctx, ids)
 }
 
 // IsDraining reports whether the node takes no new work.
@@ -72,10 +83,10 @@ func (r *Runtime) IsDraining() bool { return r.manager.IsDraining() }
 func (r *Runtime) Drained() bool { return r.manager.IsDrained() }
 
 // drain hands sessions over until ctx ends, each when its steps under way have ended.
-func (r *Runtime) drain(ctx context.Context) {
+func (r *Runtime) drain(ctx context.Context, h *handOver) {
 	defer r.manager.SetDrained(false)
 	for ctx.Err() == nil {
-		left, err := r.handOver(ctx)
+		left, err := r.handOverOnce(ctx, h)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -94,32 +105,6 @@ func (r *Runtime) drain(ctx context.Context) {
 	}
 }
 
-// handOver hands over what is between two steps, and returns how many sessions are left.
-func (r *Runtime) handOver(ctx context.Context) (left int, err error) {
-	if !r.manager.IsShared() {
-		left, _ = r.loop.Threads()
-		return left, nil
-	}
-	ids, err := r.manager.Left(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		if r.loop.IsBusy(ctx, id) {
-			left++
-			continue
-		}
-		done, err := r.manager.HandOver(ctx, id)
-		if err != nil {
-			return left, err
-		}
-		if !done {
-			left++
-		}
-	}
-	return left, nil
-}
-
 func (r *Runtime) announce(ctx context.Context) {
 	if shared, ok := r.opt.Store.(store.Shared); ok {
 		if err := shared.Announce(ctx); err != nil && ctx.Err() == nil {
@@ -135,7 +120,7 @@ func (r *Runtime) DrainFor(ctx context.Context) {
 	if err != nil || alone {
 		return
 	}
-	r.Drain(ctx, true)
+	r.drainAs(ctx, true, &handOver{})
 	for ctx.Err() == nil && !r.Drained() {
 		select {
 		case <-ctx.Done():

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"agentd/command"
 	"agentd/event"
@@ -64,14 +66,14 @@ func (m *Manager) leaveToOthers(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := m.shared.Nodes(ctx)
+	heirs, err := m.Heirs(ctx)
 	if err != nil {
 		return err
 	}
 	var to *store.Node
-	for i := range nodes {
-		n := &nodes[i]
-		if n.Self || !n.Alive || n.Address == "" || n.State != "" || (p != nil && !placedOn(p, n)) {
+	for i := range heirs.nodes {
+		n := &heirs.nodes[i]
+		if p != nil && !placedOn(p, n) {
 			continue
 		}
 		if to == nil || n.Running+n.Waiting < to.Running+to.Waiting {
@@ -82,6 +84,78 @@ func (m *Manager) leaveToOthers(ctx context.Context, sessionID string) error {
 		return nil // no one else can
 	}
 	return &store.OwnedError{SessionID: sessionID, Owner: to.ID, Address: to.Address, Until: to.LeaseUntil}
+}
+
+// Heirs are the other nodes that take work.
+type Heirs struct{ nodes []store.Node }
+
+// Heirs returns the nodes that this one can hand sessions over to.
+func (m *Manager) Heirs(ctx context.Context) (*Heirs, error) {
+	nodes, err := m.shared.Nodes(ctx)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return &Heirs{slices.DeleteFunc(nodes, func(n store.Node) bool {
+		return n.Self || !n.Alive || n.Address == "" || n.State != ""
+	})}, nil
+}
+
+// None reports whether there is no such node.
+func (h *Heirs) None() bool { return len(h.nodes) == 0 }
+
+// Reach reports whether one of the nodes reaches a place for sure. Another may, too, if it
+// has the very same folder, which only that node can tell.
+func (h *Heirs) Reach(p *event.WorkspacePlace) bool {
+	return slices.ContainsFunc(h.nodes, func(n store.Node) bool { return p == nil || placedOn(p, &n) })
+}
+
+// PlaceOf returns where a session's files are, nil if that is anywhere.
+func (m *Manager) PlaceOf(ctx context.Context, sessionID string) (*event.WorkspacePlace, error) {
+	p, _, err := m.knownPlace(ctx, sessionID)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	return p, nil
+}
+
+// TakeBack makes this node the owner of a session again that it offered to the others. It
+// reports whether none of them took it.
+func (m *Manager) TakeBack(ctx context.Context, sessionID string) (bool, error) {
+	m.mu.Lock()
+	w := m.writers[sessionID]
+	m.mu.Unlock()
+	if w != nil {
+		return true, nil // a command needed it here
+	}
+	_, err := m.opt.Store.Claim(ctx, sessionID)
+	if OwnedElsewhere(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, storeFault(err)
+	}
+	return true, nil
+}
+
+// Stranded returns sessions of which facts say that no node reaches their files, although
+// this one does: they were out of its reach, or it of theirs, only for a while.
+func (m *Manager) Stranded(ctx context.Context) ([]string, error) {
+	if !m.HasPlaces() {
+		return nil, nil
+	}
+	marks := m.opt.Locator.Marks()
+	var ids []string
+	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindPlace}) {
+		if err != nil {
+			return ids, storeFault(err)
+		}
+		mark, rest, _ := bytes.Cut(e.Value, []byte("\n"))
+		away, _, _ := bytes.Cut(rest, []byte("\n"))
+		if string(away) == store.PlacedAway && slices.Contains(marks, string(mark)) {
+			ids = append(ids, e.Key)
+		}
+	}
+	return ids, nil
 }
 
 // placedOn reports whether a node reaches a place for sure.

@@ -53,7 +53,8 @@ func (a *app) nodesDrain() *cobra.Command {
 session when the step that it is in has ended, and waits until nothing is left;
 standard error shows how far it is. The node answers on: commands that reach it
 go to the others. Stop it then, or let it take work again with "nodes undrain".
-Sessions whose files only that node has stay there. Needs an admin.
+Sessions whose files only that node has stay there and go on when it takes work
+again. Needs an admin.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes drain node-a\n  agentd nodes drain --wait=false node-a",

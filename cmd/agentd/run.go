@@ -37,8 +37,9 @@ otherwise a pipe that stays silent is ignored after 3 s.
 At a terminal the answer is shown as it comes, with the tools that run, and
 approvals and questions are asked; the first Ctrl-C interrupts the turn, the
 second one leaves. In a pipe, standard output has only the answer, and a turn that
-needs an approval ends with exit code 3, unless --wait lets others answer it. With
---json each line on standard output is one event envelope.
+needs an approval ends with exit code 3, unless --wait lets others answer it. A
+turn whose files only one node has waits while that node is restarted, and says
+so. With --json each line on standard output is one event envelope.
 
 Exit codes: 0 the turn completed, 1 it failed, 2 usage, 3 it waits for an
 action that can't be answered here ("agentd actions" lists it).`,

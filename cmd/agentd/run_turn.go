@@ -40,9 +40,11 @@ type runner struct {
 	// writeErr is why a fact could not be written.
 	writeErr error
 	// broken says that the answer isn't read any more.
-	broken  error
-	lost    bool
-	waiting map[string]bool
+	broken error
+	lost   bool
+	// filesAway says that the turn waits for files that no live node reaches.
+	filesAway bool
+	waiting   map[string]bool
 	// from is the first fact that is shown. What comes before it, and what the turn
 	// before does, matters for its questions alone: if before is set no one else is
 	// there to answer them, and this turn can't begin until they are.
@@ -196,12 +198,34 @@ func (r *runner) takeFact(e *event.Event) (done bool, err error) {
 		r.showHeld()
 		return true, r.turnEnded(e)
 	}
-	if p, ok := e.Payload.(*event.ThreadUpdated); ok && p.Status == "blocked" && len(p.ActionIDs) == 0 && e.ThreadID == r.threadID {
-		r.view.Stage.Show(nil)
-		return true, &exitError{exitBlocked, fmt.Errorf("the turn is blocked: %s\nLet it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'",
-			terminal.Plain(p.Reason), r.sessionID, r.threadID)}
+	if p, ok := e.Payload.(*event.ThreadUpdated); ok && e.ThreadID == r.threadID && len(p.ActionIDs) == 0 {
+		if err := r.threadUpdated(p); err != nil {
+			return true, err
+		}
 	}
 	return r.askDue()
+}
+
+// threadUpdated ends the program when the turn is blocked, but for a block that ends by
+// itself: a node with the session's files may only be restarting.
+func (r *runner) threadUpdated(p *event.ThreadUpdated) error {
+	switch {
+	case turntext.WaitsForFiles(p):
+		r.filesAway = true
+		if r.unseen() {
+			r.sayf("agentd: the turn waits: %s", terminal.Plain(p.Reason))
+		}
+	case p.Status == "blocked":
+		r.view.Stage.Show(nil)
+		return &exitError{exitBlocked, fmt.Errorf("the turn is blocked: %s\nLet it go on with: agentd call resume_thread '{\"sessionId\":%q,\"threadId\":%q}'",
+			terminal.Plain(p.Reason), r.sessionID, r.threadID)}
+	case r.filesAway:
+		r.filesAway = false
+		if r.unseen() {
+			r.sayf("agentd: the turn goes on: %s", terminal.Plain(p.Reason))
+		}
+	}
+	return nil
 }
 
 // isEarlierTurn reports whether a fact is of a turn that this one waits for and answers

@@ -9,6 +9,7 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/model"
+	"agentd/session"
 )
 
 // showAside says in a line what happens beside answer and tools.
@@ -32,14 +33,7 @@ func (v *View) showAside(e *event.Event) {
 	case *event.RuntimeNotice:
 		v.Warn(terminal.JoinDots(p.Message, p.Advice))
 	case *event.ThreadUpdated:
-		if p.Status == "blocked" && len(p.ActionIDs) == 0 {
-			v.SetStatus("", time.Time{})
-			reason := p.Reason
-			if v.Prompts { // in a conversation there is a command for it
-				reason = strings.ReplaceAll(reason, "use resume_thread", "use /resume")
-			}
-			v.Warn("blocked: " + reason)
-		}
+		v.showBlock(e, p)
 	case *event.HistoryReconstructed:
 		for _, r := range p.Recovered {
 			v.Note(terminal.Yellow, MarkNote, r)
@@ -48,6 +42,33 @@ func (v *View) showAside(e *event.Event) {
 		v.Note(terminal.Cyan, "↩", terminal.Plural(int64(len(p.RemovedTurns)), "turn")+" taken back")
 	default:
 		v.showGovernance(e)
+	}
+}
+
+// WaitsForFiles reports whether a thread waits for files that no live node reaches. It goes
+// on by itself when one does, so that whoever follows it waits, too.
+func WaitsForFiles(p *event.ThreadUpdated) bool {
+	return p.Status == "blocked" && p.Code == session.PlaceUnreachable
+}
+
+// showBlock says that the thread waits, what for, and that it goes on.
+func (v *View) showBlock(e *event.Event, p *event.ThreadUpdated) {
+	switch {
+	case WaitsForFiles(p):
+		v.filesAway = true
+		v.SetStatus("waiting for the node with the files", e.Time)
+		v.Warn("waiting: " + p.Reason)
+	case p.Status == "blocked" && len(p.ActionIDs) == 0:
+		v.SetStatus("", time.Time{})
+		reason := p.Reason
+		if v.Prompts { // in a conversation there is a command for it
+			reason = strings.ReplaceAll(reason, "use resume_thread", "use /resume")
+		}
+		v.Warn("blocked: " + reason)
+	case p.Status != "blocked" && v.filesAway:
+		v.filesAway = false
+		v.SetStatus("", time.Time{})
+		v.Info("going on: " + p.Reason)
 	}
 }
 

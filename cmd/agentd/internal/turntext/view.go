@@ -56,6 +56,8 @@ type View struct {
 	status string
 	since  time.Time
 	frame  int
+	// filesAway says that the thread waits for files that no live node reaches.
+	filesAway bool
 	// warned are the notes that are said once.
 	warned map[string]bool
 	// later is what came in the middle of a text, and follows it.
