@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -73,6 +74,22 @@ func TestOverloadIsRefusedAtEveryDoor(t *testing.T) {
 	if got := s.figures(); got.by["agentd_lease_held"] != 1 || got.by[`agentd_nodes{state="alive"}`] != 1 || got.by["agentd_database_connections_max"] < 4 || got.by["agentd_database_acquires_total"] == 0 {
 		t.Errorf("the figures of a node: %v", got.by)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	held, begun := newReader("a stream that is held"), newReader("a stream that begins under overload")
+	follow := func(r *reader) {
+		status, body := a.stream(ctx, first.SessionID, "")
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d", r.name, status)
+		}
+		reading.Go(func() { r.overSSE(body, first.SessionID) })
+		if _, err := r.until(first.Sequence); err != nil {
+			t.Fatalf("%s: %v", r.name, err)
+		}
+	}
+	follow(held)
 	end := f.stall()
 	renewed := f.leaseUntil(a)
 	accepted := make(chan *command.SubmitTurnResult, 1)
@@ -93,11 +110,24 @@ func TestOverloadIsRefusedAtEveryDoor(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	a.goesOnUnderOverload(s, first.SessionID)
+	follow(begun)
 	end()
 	if r := <-accepted; r != nil {
 		a.completed(r)
 	}
-	a.completed(a.submit("again"))
+	again := a.in(first.SessionID, "", "again")
+	a.completed(again)
+	for _, r := range []*reader{held, begun} { // they were not cut, and miss nothing
+		if _, err := r.until(again.Sequence); err != nil {
+			t.Errorf("%s: %v", r.name, err)
+		}
+		r.mu.Lock()
+		if r.first != 1 {
+			t.Errorf("%s begins with fact %d", r.name, r.first)
+		}
+		r.mu.Unlock()
+	}
+	cancel()
 	if code := a.stop(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
