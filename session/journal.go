@@ -104,10 +104,10 @@ type room struct{ facts []event.Event }
 // Rooms are made for fewFacts; one that grew beyond manyFacts isn't kept.
 const fewFacts, manyFacts = 4, 64
 
-func newJournal(s store.Store, published func(*pending)) *journal {
+func newJournal(s store.Store, admit admission.Options, published func(*pending)) *journal {
 	j := &journal{
 		store: s, published: published,
-		gate: admission.New(admission.Options{}), quantum: admission.NewQuantum(maxGroup), taken: map[string]int{},
+		gate: admission.New(admit), quantum: admission.NewQuantum(maxGroup), taken: map[string]int{},
 	}
 	j.straggler = time.AfterFunc(time.Hour, j.late)
 	j.straggler.Stop()

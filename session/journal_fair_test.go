@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"agentd/admission"
 	"agentd/store"
 )
 
@@ -16,7 +17,7 @@ func TestGroupsAreSharedByAccount(t *testing.T) {
 }
 
 func groupsAreShared(t *testing.T) {
-	j := newJournal(nil, nil)
+	j := newJournal(nil, admission.Options{}, nil)
 	add := func(account, session string, n int) {
 		for range n {
 			p := j.begin()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/admission"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -49,6 +50,8 @@ type Options struct {
 	// Place says where the commands of a thread run, which facts alone don't; nil
 	// leaves that unknown. It is called with the session's lock held.
 	Place func(*state.Session, *state.Thread) *state.Place
+	// Admission says when more work is refused; its defaults are those of the package.
+	Admission admission.Options
 	// Redact takes secrets out of what callers send before it is stored; nil keeps
 	// everything.
 	Redact func(event.Raw) event.Raw
@@ -170,7 +173,7 @@ func New(opt Options) *Manager {
 	opt.setDefaults()
 	m := &Manager{opt: opt, writers: map[string]*writer{}, strays: map[string]struct{}{}, stop: make(chan struct{})}
 	m.shared, _ = opt.Store.(store.Shared)
-	m.journal = newJournal(opt.Store, m.batchPublished)
+	m.journal = newJournal(opt.Store, opt.Admission, m.batchPublished)
 	m.journal.settled = m.projects.wrote
 	m.scratch.New = func() any { return new([]byte) }
 	m.topics.init(opt.TailEvents)
