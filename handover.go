@@ -72,7 +72,7 @@ func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *sessi
 		return true, nil
 	}
 	if o, was := h.offered[id]; was {
-		h.keep(id, o.place) // a command needed it here
+		h.keepSession(id, o.place) // a command needed it here
 		return false, nil
 	}
 	if !kept {
@@ -82,7 +82,7 @@ func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *sessi
 	}
 	sure := heirs.Reach(at)
 	if !sure && (heirs.None() || !h.offers) {
-		h.keep(id, at)
+		h.keepSession(id, at)
 		return false, nil
 	}
 	done, err := r.manager.HandOver(ctx, id)
@@ -99,7 +99,7 @@ func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *sessi
 	return false, nil
 }
 
-func (h *handOver) keep(id string, at *event.WorkspacePlace) {
+func (h *handOver) keepSession(id string, at *event.WorkspacePlace) {
 	if h.kept == nil {
 		h.kept = map[string]*event.WorkspacePlace{}
 	}
@@ -118,7 +118,7 @@ func (r *Runtime) takeBackOffers(ctx context.Context, h *handOver) error {
 			return err
 		}
 		if ours {
-			h.keep(id, o.place)
+			h.keepSession(id, o.place)
 		}
 		delete(h.offered, id)
 	}

@@ -58,7 +58,7 @@ func TestWhatIsDueHappensElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row.waits != event.TypeScheduleCreated && b.has(ids[i], row.done, row.waits) {
+		if row.waits != event.TypeScheduleCreated && b.hasFactSince(ids[i], row.done, row.waits) {
 			t.Logf("%s: too late to kill the node before", row.name)
 			continue
 		}
@@ -67,8 +67,8 @@ func TestWhatIsDueHappensElsewhere(t *testing.T) {
 	}
 }
 
-// has reports whether a session has a fact after another one.
-func (p *process) has(sessionID string, typ, since event.Type) bool {
+// hasFactSince reports whether a session has a fact after another one.
+func (p *process) hasFactSince(sessionID string, typ, since event.Type) bool {
 	p.t.Helper()
 	seen := false
 	for _, e := range p.eventsOf(sessionID) {
