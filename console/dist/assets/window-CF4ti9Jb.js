@@ -1,1 +1,0 @@
-function e(e,t,n,r,i=6){let a=Math.max(0,Math.floor(e/n)-i),o=Math.min(r,Math.ceil((e+t)/n)+i);return{first:a,last:Math.max(a,o)}}var t=8e6;function n(e,t,n,r,i){return r-n<i||e&&n>=t-1}export{n,t as r,e as t};
