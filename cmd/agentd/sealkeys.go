@@ -17,7 +17,7 @@ import (
 
 // earlierTokenEnv is the variable with the admin token before, while it is replaced on the
 // nodes of a database.
-const earlierTokenEnv = "AGENTD_EARLIER_TOKEN" //nolint:gosec // the name of a variable
+const earlierTokenEnv = "AGENTD_EARLIER_TOKEN"
 
 // sealKeys are the keys of what is kept sealed: earlier contents of files, where peers are
 // told of their tasks.

@@ -48,7 +48,7 @@ const (
 // of the database.
 const MinSecret = 20
 
-// ErrWeakSecret: the secret is too short to protect a key that is in the database.
+// ErrWeakSecret says that the secret is too short to protect a key that is in the database.
 var ErrWeakSecret = fmt.Errorf("a secret of less than %d characters can't protect the key that nodes share", MinSecret)
 
 // Options of a [Ring].
