@@ -2,6 +2,7 @@ package agentd
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -223,4 +224,20 @@ func (r *Runtime) getConfiguration(_ context.Context, caller command.Caller, p *
 		return nil, fault.Wrap(fault.Internal, err, "the configuration could not be shown")
 	}
 	return &command.GetConfigurationResult{Settings: settings}, nil
+}
+
+// shareTokens takes over the tokens that other nodes made, changed or revoked.
+func (r *Runtime) shareTokens(ctx context.Context) error {
+	sharer, ok := r.opt.Host.Tokens.(TokenSharer)
+	if !ok {
+		return nil
+	}
+	entries, err := r.manager.Tokens(ctx)
+	if err == nil && len(entries) > 0 {
+		err = sharer.TakeTokens(entries)
+	}
+	if err != nil {
+		return fmt.Errorf("agentd: the tokens of other nodes: %w", err)
+	}
+	return nil
 }

@@ -34,6 +34,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/takeover"
 	"agentd/transfer"
 	"agentd/trial"
 	"agentd/work"
@@ -125,8 +126,8 @@ type Runtime struct {
 	// belong to the goroutine that takes sessions over.
 	awaySince map[string]time.Time
 	gone      goneNodes
-	hostNews  hostNews
-	takes     takeUps
+	hostNews  *takeover.HostNews
+	takes     *takeover.Queue
 	// life ends with the runtime. drains guards stopDrain, which ends a drain.
 	life      context.Context //nolint:containedctx // it is the runtime's own
 	drains    sync.Mutex
@@ -144,7 +145,8 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 		return nil, err
 	}
 	opt.RuntimeID = id
-	r := &Runtime{replays: newReplayBook(), opt: opt, hostNews: hostNews{due: make(chan struct{}, 1)}, takes: newTakeUps()}
+	r := &Runtime{replays: newReplayBook(), opt: opt}
+	r.openTakeover()
 	r.trials = trial.New(trial.Options{
 		Store: opt.Store, Do: r.Do, Logger: opt.Logger, RuntimeID: id,
 		DefaultModel: opt.Loop.DefaultModel, Sandbox: string(opt.Loop.Sandbox.Mode), BudgetUSD: opt.Loop.Budget.SessionCostUSD,
@@ -191,10 +193,10 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.stop, r.life = stop, run
 	if err := r.shareTokens(ctx); err != nil {
 		opt.Logger.Warn("the tokens of other nodes could not be taken over; it is tried again until they are", "error", err)
-		r.hostNews.noteAll()
+		r.hostNews.NoteAll()
 	}
 	r.background.Go(func() { r.follow(run) })
-	r.background.Go(func() { r.takeHostNews(run) })
+	r.background.Go(func() { r.hostNews.Follow(run) })
 	if opt.Recovery != "none" {
 		// Listed before any command can come: what is begun from here on was left
 		// unfinished by no earlier process.
@@ -315,7 +317,7 @@ func (r *Runtime) recover(ctx context.Context, ids []string) {
 	if err := r.channels.Recover(ctx); err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("channels of an earlier process could not be recovered", "error", err)
 	}
-	r.takeUpSoon(ctx, ids)
+	r.takes.TakeUpSoon(ctx, ids)
 	r.takeOver(ctx)
 }
 
@@ -365,7 +367,7 @@ func (r *Runtime) follow(ctx context.Context) {
 			return
 		}
 		r.manager.Hint(a)
-		r.followRuntime(a)
+		r.hostNews.Note(a)
 	}
 }
 
@@ -434,6 +436,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		r.stop()
 	}
 	r.background.Wait()
+	r.takes.Wait()
 	r.reads.Close()
 	r.replays.close()
 	r.work.Close()

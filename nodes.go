@@ -8,6 +8,7 @@ import (
 	"agentd/event"
 	"agentd/session"
 	"agentd/store"
+	"agentd/takeover"
 )
 
 // drainEvery is how often a node that is being drained looks for what it can hand over.
@@ -36,9 +37,9 @@ func (r *Runtime) drainNode(ctx context.Context, caller command.Caller, p *comma
 
 // Drain has this node take no new work and hand over what it has to the others, step by
 // step; off ends that. It returns at once; [Runtime.Drained] says when nothing is left.
-func (r *Runtime) Drain(ctx context.Context, on bool) { r.drainAs(ctx, on, &handOver{offers: true}) }
+func (r *Runtime) Drain(ctx context.Context, on bool) { r.drainAs(ctx, on, true) }
 
-func (r *Runtime) drainAs(ctx context.Context, on bool, h *handOver) {
+func (r *Runtime) drainAs(ctx context.Context, on, offers bool) {
 	if !r.manager.SetDraining(on) {
 		return
 	}
@@ -54,7 +55,7 @@ func (r *Runtime) drainAs(ctx context.Context, on bool, h *handOver) {
 	run, stop := context.WithCancel(r.life)
 	if on {
 		r.stopDrain = stop
-		r.background.Go(func() { r.drain(run, h) })
+		r.background.Go(func() { r.drain(run, &takeover.HandOver{Sessions: r.manager, Loop: r.loop, Offers: offers}) })
 		return
 	}
 	stop()
@@ -73,7 +74,7 @@ func (r *Runtime) takeUpOwn(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Error("what the node has could not be listed", "error", err)
 	}
-	r.takeUpAll(ctx, ids)
+	r.takes.TakeUpAll(ctx, ids)
 }
 
 // IsDraining reports whether the node takes no new work.
@@ -83,10 +84,10 @@ func (r *Runtime) IsDraining() bool { return r.manager.IsDraining() }
 func (r *Runtime) Drained() bool { return r.manager.IsDrained() }
 
 // drain hands sessions over until ctx ends, each when its steps under way have ended.
-func (r *Runtime) drain(ctx context.Context, h *handOver) {
+func (r *Runtime) drain(ctx context.Context, h *takeover.HandOver) {
 	defer r.manager.SetDrained(false)
 	for ctx.Err() == nil {
-		left, err := r.handOverOnce(ctx, h)
+		left, err := h.Once(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -120,7 +121,7 @@ func (r *Runtime) DrainFor(ctx context.Context) {
 	if err != nil || alone {
 		return
 	}
-	r.drainAs(ctx, true, &handOver{})
+	r.drainAs(ctx, true, false)
 	for ctx.Err() == nil && !r.Drained() {
 		select {
 		case <-ctx.Done():
@@ -220,7 +221,7 @@ func (r *Runtime) moveSession(ctx context.Context, caller command.Caller, p *com
 		return nil, err
 	}
 	if r.manager.IsShared() {
-		r.takeUpAll(context.WithoutCancel(ctx), []string{p.SessionID})
+		r.takes.TakeUpAll(context.WithoutCancel(ctx), []string{p.SessionID})
 	}
 	return res, nil
 }

@@ -7,9 +7,11 @@ import (
 
 	"agentd/event"
 	"agentd/internal/place"
+	"agentd/loop"
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/takeover"
 )
 
 // Bounds of taking sessions over.
@@ -42,8 +44,8 @@ func (r *Runtime) takeOver(ctx context.Context) {
 			continue // there may be more
 		}
 		var freed <-chan struct{} // while there is room nothing waits for more of it
-		if r.takes.free() == 0 || n > 0 {
-			freed = r.takes.freed
+		if r.takes.Free() == 0 || n > 0 {
+			freed = r.takes.Freed()
 		}
 		select {
 		case <-freed:
@@ -60,14 +62,14 @@ func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 	if r.manager.IsDraining() || r.manager.IsStalled() {
 		return 0, nil // another node may be better off
 	}
-	room := min(adopted, r.takes.free())
+	room := min(adopted, r.takes.Free())
 	if room == 0 {
 		return 0, nil
 	}
 	ids, err := r.manager.Adopt(ctx, room)
 	if len(ids) > 0 {
 		r.opt.Logger.Info("sessions without a node are taken over", "sessions", len(ids))
-		r.takeUpSoon(ctx, ids)
+		r.takes.TakeUpSoon(ctx, ids)
 	}
 	if err != nil {
 		return len(ids), err
@@ -75,8 +77,45 @@ func (r *Runtime) adoptOnce(ctx context.Context) (int, error) {
 	if err := r.displaced(ctx); err != nil {
 		return len(ids), err
 	}
-	r.takeUpSoon(ctx, r.manager.Strays())
+	r.takes.TakeUpSoon(ctx, r.manager.Strays())
 	return len(ids), nil
+}
+
+// openTakeover makes what the runtime needs beside other nodes.
+func (r *Runtime) openTakeover() {
+	sessions := func() *session.Manager { return r.manager }
+	r.hostNews = takeover.NewHostNews(takeover.HostNewsOptions{
+		Sessions: sessions, Loop: func() *loop.Loop { return r.loop }, ShareTokens: r.shareTokens, Logger: r.opt.Logger,
+	})
+	r.takes = takeover.NewQueue(takeover.QueueOptions{TakeUp: r.TakeUp, Sessions: sessions, Logger: r.opt.Logger})
+}
+
+// TakeUp takes up what an earlier process, or another node, left unfinished in one session:
+// what was in flight becomes facts, and what is safe goes on, first turns and then the work
+// that is made of them. It does nothing to a session that is well.
+func (r *Runtime) TakeUp(ctx context.Context, sessionID string) error {
+	if err := r.loop.TakeUp(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := r.channels.TakeUp(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := r.work.Recover(ctx, sessionID); err != nil {
+		return err
+	}
+	if err := r.trials.Recover(ctx, sessionID); err != nil {
+		return err
+	}
+	if r.opt.TakenUp != nil {
+		r.opt.TakenUp(sessionID)
+	}
+	return nil
+}
+
+// Own makes this node the owner of a session, as a command that changes it does. The error
+// names the node that owns it, if another one does.
+func (p Port) Own(ctx context.Context, sessionID string) error {
+	return p.explain(ctx, p.manager.View(ctx, sessionID, func(*state.Session) error { return nil }))
 }
 
 // NodePlace says which files a node of several reaches.
@@ -183,7 +222,7 @@ func (r *Runtime) displaced(ctx context.Context) error {
 	}
 	r.awaySince = seen
 	if len(here) > 0 {
-		r.takeUpSoon(ctx, here)
+		r.takes.TakeUpSoon(ctx, here)
 	}
 	return nil
 }

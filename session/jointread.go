@@ -40,7 +40,7 @@ func (j *jointReads[V]) read(ctx context.Context, key string, do func() (V, erro
 	began := j.clock.Add(1)
 	v, err := do()
 	if err == nil {
-		j.keep(key, jointRead[V]{began, v})
+		j.storeRead(key, jointRead[V]{began, v})
 	}
 	return v, err
 }
@@ -52,7 +52,7 @@ func (j *jointReads[V]) newest(key string) (jointRead[V], bool) {
 	return r, ok
 }
 
-func (j *jointReads[V]) keep(key string, r jointRead[V]) {
+func (j *jointReads[V]) storeRead(key string, r jointRead[V]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.last == nil || len(j.last) >= maxJointReads {

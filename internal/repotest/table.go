@@ -103,9 +103,11 @@ var importTable = []row{
 	{dir: "channel/openaiapi", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
 	{dir: "channel/mcpserver", role: adapter, may: []string{"channel/turnview", "channel", "command", "event", "state", "fault", "internal/wire"}},
 
+	{dir: "takeover", may: []string{"loop", "session", "state", "store", "event", "fault"}, why: "what a node does for and with the others"},
+
 	{dir: ".", may: []string{
 		"admission", "event", "fault", "command", "state", "store", "store/storefault", "sandbox", "process", "permission", "hook", "tool", "model", "redact", "workspace",
-		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "replay", "index", "index/usage", "find", "internal/place",
+		"session", "loop", "work", "telemetry", "evidence", "proof", "trial", "channel", "transfer", "quota", "replay", "index", "index/usage", "find", "internal/place", "takeover",
 	}, why: "the library: everything below it, and no adapter"},
 	{dir: "console"},
 	{dir: "server", may: []string{"admission", "channel/turnview", "command", "event", "fault", "transfer", "internal/wire", "internal/gen", "console", "tool/toolkind"}},

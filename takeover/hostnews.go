@@ -1,20 +1,19 @@
-package agentd
+package takeover
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"agentd/event"
 	"agentd/fault"
+	"agentd/loop"
+	"agentd/session"
 	"agentd/state"
 	"agentd/store"
 )
-
-// This file takes over what other nodes record in the session that belongs to all nodes: what
-// the host's policy is, who may come in. What can't be read stays due until it was.
 
 const (
 	// followedFacts is how many facts are read one by one. Of more than that the session's
@@ -27,8 +26,11 @@ const (
 	hostLastPause  = 400 * time.Millisecond
 )
 
-// hostNews is what is known to be in the runtime's own session and wasn't taken over yet.
-type hostNews struct {
+// HostNews takes over what other nodes record in the session that belongs to all nodes: what
+// the host's policy is, who may come in. What can't be read stays due until it was.
+type HostNews struct {
+	opt HostNewsOptions
+
 	mu sync.Mutex
 	// first and last are the facts that have to be read; last is 0 if there are none. all says
 	// that the state and the tokens have to be, whatever facts there are.
@@ -37,8 +39,23 @@ type hostNews struct {
 	due         chan struct{}
 }
 
+// HostNewsOptions say what takes the news in; all are required.
+type HostNewsOptions struct {
+	// Sessions and Loop are called when there is news.
+	Sessions func() *session.Manager
+	Loop     func() *loop.Loop
+	// ShareTokens takes over the tokens that other nodes made, changed or revoked.
+	ShareTokens func(context.Context) error
+	Logger      *slog.Logger
+}
+
+// NewHostNews returns news of which none is due.
+func NewHostNews(opt HostNewsOptions) *HostNews {
+	return &HostNews{opt: opt, due: make(chan struct{}, 1)}
+}
+
 // noteFacts says that another node recorded facts.
-func (n *hostNews) noteFacts(first, last uint64) {
+func (n *HostNews) noteFacts(first, last uint64) {
 	n.mu.Lock()
 	if n.last == 0 {
 		n.first = first
@@ -48,23 +65,23 @@ func (n *hostNews) noteFacts(first, last uint64) {
 	n.ring()
 }
 
-// noteAll says that all has to be read.
-func (n *hostNews) noteAll() {
+// NoteAll says that all has to be read.
+func (n *HostNews) NoteAll() {
 	n.mu.Lock()
 	n.all = true
 	n.mu.Unlock()
 	n.ring()
 }
 
-func (n *hostNews) ring() {
+func (n *HostNews) ring() {
 	select {
 	case n.due <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what has to be read, which is the caller's from then on.
-func (n *hostNews) take() (first, last uint64, all bool) {
+// takeDue returns what has to be read, which is the caller's from then on.
+func (n *HostNews) takeDue() (first, last uint64, all bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	first, last, all = n.first, n.last, n.all
@@ -72,8 +89,8 @@ func (n *hostNews) take() (first, last uint64, all bool) {
 	return first, last, all
 }
 
-// followRuntime notes what another node recorded in the runtime's own session.
-func (r *Runtime) followRuntime(a store.Appended) {
+// Note notes what another node recorded in the runtime's own session.
+func (n *HostNews) Note(a store.Appended) {
 	if a.SessionID != event.RuntimeSession {
 		return
 	}
@@ -81,27 +98,27 @@ func (r *Runtime) followRuntime(a store.Appended) {
 	if first == 0 {
 		first = a.Sequence
 	}
-	r.hostNews.noteFacts(first, a.Sequence)
+	n.noteFacts(first, a.Sequence)
 }
 
-// takeHostNews takes over what other nodes recorded there, until ctx ends. What it can't read
+// Follow takes over what other nodes recorded there, until ctx ends. What it can't read
 // it tries again, in the state of the session, until it could: that has what was recorded
 // meanwhile too, and the order of facts doesn't matter for it.
-func (r *Runtime) takeHostNews(ctx context.Context) {
+func (n *HostNews) Follow(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.hostNews.due:
+		case <-n.due:
 		}
 		failed := false
 		for pause := hostFirstPause; ; pause = min(2*pause, hostLastPause) {
-			err := r.takeOverHost(ctx)
+			err := n.takeOverDue(ctx)
 			if err == nil || ctx.Err() != nil {
 				break
 			}
 			if !failed {
-				r.opt.Logger.Warn("what another node changed could not be taken over; it is tried again until it is", "error", err)
+				n.opt.Logger.Warn("what another node changed could not be taken over; it is tried again until it is", "error", err)
 			}
 			failed = true
 			select {
@@ -111,34 +128,34 @@ func (r *Runtime) takeHostNews(ctx context.Context) {
 			}
 		}
 		if failed && ctx.Err() == nil {
-			r.opt.Logger.Info("what another node changed was taken over")
+			n.opt.Logger.Info("what another node changed was taken over")
 		}
 	}
 }
 
-// takeOverHost takes over what is due. After an error all is.
-func (r *Runtime) takeOverHost(ctx context.Context) error {
-	first, last, all := r.hostNews.take()
+// takeOverDue takes over what is due. After an error all is.
+func (n *HostNews) takeOverDue(ctx context.Context) error {
+	first, last, all := n.takeDue()
 	tokens := all || last-first >= followedFacts
 	var err error
 	switch {
 	case tokens:
-		err = r.followHostState(ctx)
+		err = n.followState(ctx)
 	case last > 0:
-		tokens, err = r.followHostFacts(ctx, first, last)
+		tokens, err = n.followFacts(ctx, first, last)
 	}
 	if err == nil && tokens {
-		err = r.shareTokens(ctx)
+		err = n.opt.ShareTokens(ctx)
 	}
 	if err != nil {
-		r.hostNews.noteAll()
+		n.NoteAll()
 	}
 	return err
 }
 
-func (r *Runtime) followHostState(ctx context.Context) error {
-	err := r.manager.Read(ctx, event.RuntimeSession, func(s *state.Session) error {
-		r.loop.FollowState(s)
+func (n *HostNews) followState(ctx context.Context) error {
+	err := n.opt.Sessions().Read(ctx, event.RuntimeSession, func(s *state.Session) error {
+		n.opt.Loop().FollowState(s)
 		return nil
 	})
 	if fault.KindOf(err) == fault.NotFound {
@@ -147,36 +164,20 @@ func (r *Runtime) followHostState(ctx context.Context) error {
 	return err
 }
 
-// followHostFacts reports whether one of the facts is about a token.
-func (r *Runtime) followHostFacts(ctx context.Context, first, last uint64) (tokens bool, err error) {
-	facts, err := r.manager.Facts(ctx, event.RuntimeSession, first, last)
+// followFacts reports whether one of the facts is about a token.
+func (n *HostNews) followFacts(ctx context.Context, first, last uint64) (tokens bool, err error) {
+	facts, err := n.opt.Sessions().Facts(ctx, event.RuntimeSession, first, last)
 	if err != nil {
 		return false, err
 	}
 	if len(facts) == 0 || facts[len(facts)-1].Sequence < last {
 		return false, errors.New("the facts that another node recorded aren't there yet")
 	}
-	r.loop.Follow(facts)
+	n.opt.Loop().Follow(facts)
 	for i := range facts {
 		if p, ok := facts[i].Payload.(*event.RuntimeChanged); ok && p.TokenID != "" {
 			return true, nil
 		}
 	}
 	return false, nil
-}
-
-// shareTokens takes over the tokens that other nodes made, changed or revoked.
-func (r *Runtime) shareTokens(ctx context.Context) error {
-	sharer, ok := r.opt.Host.Tokens.(TokenSharer)
-	if !ok {
-		return nil
-	}
-	entries, err := r.manager.Tokens(ctx)
-	if err == nil && len(entries) > 0 {
-		err = sharer.TakeTokens(entries)
-	}
-	if err != nil {
-		return fmt.Errorf("agentd: the tokens of other nodes: %w", err)
-	}
-	return nil
 }

@@ -1,26 +1,28 @@
-package agentd
+package takeover
 
 import (
 	"context"
 	"time"
 
 	"agentd/event"
+	"agentd/loop"
 	"agentd/session"
 )
-
-// This file has how a node that is being drained parts with its sessions, each between two
-// steps. What no other node reaches for sure stays: without an owner it would count as lost
-// as soon as this node stops, and would be in no one's care when the drain ends.
 
 // offerFor is how long the other nodes have to take a session whose place one of them may
 // reach. They look more often, and say of no session meanwhile that it is out of reach.
 const offerFor = time.Second
 
-// handOver is one drain.
-type handOver struct {
-	// offers says that nodes are asked that have perhaps the very same folder. One that stops
+// HandOver is one drain: a node parts with its sessions, each between two steps. What no
+// other node reaches for sure stays: without an owner it would count as lost as soon as this
+// node stops, and no node would look after it when the drain ends.
+type HandOver struct {
+	Sessions *session.Manager
+	Loop     *loop.Loop
+	// Offers says that nodes are asked that have perhaps the very same folder. One that stops
 	// doesn't ask: they see soon enough what it leaves.
-	offers  bool
+	Offers bool
+
 	offered map[string]offer
 	// kept are the sessions that stay, with their places.
 	kept map[string]*event.WorkspacePlace
@@ -31,23 +33,23 @@ type offer struct {
 	place *event.WorkspacePlace
 }
 
-// handOverOnce hands over what is between two steps, and returns how many sessions are left
+// Once hands over what is between two steps, and returns how many sessions are left
 // that this node works on or that may still go.
-func (r *Runtime) handOverOnce(ctx context.Context, h *handOver) (left int, err error) {
-	if !r.manager.IsShared() {
-		left, _ = r.loop.Threads()
+func (h *HandOver) Once(ctx context.Context) (left int, err error) {
+	if !h.Sessions.IsShared() {
+		left, _ = h.Loop.Threads()
 		return left, nil
 	}
-	ids, err := r.manager.Left(ctx)
+	ids, err := h.Sessions.Left(ctx)
 	if err != nil || len(ids)+len(h.offered) == 0 {
 		return 0, err
 	}
-	heirs, err := r.manager.Heirs(ctx)
+	heirs, err := h.Sessions.Heirs(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for _, id := range ids {
-		stays, err := r.handOverSession(ctx, h, heirs, id)
+		stays, err := h.handOverSession(ctx, heirs, id)
 		if err != nil {
 			return left, err
 		}
@@ -55,7 +57,7 @@ func (r *Runtime) handOverOnce(ctx context.Context, h *handOver) (left int, err 
 			left++
 		}
 	}
-	if err := r.takeBackOffers(ctx, h); err != nil {
+	if err := h.takeBackOffers(ctx); err != nil {
 		return left, err
 	}
 	return left + len(h.offered), nil
@@ -63,12 +65,12 @@ func (r *Runtime) handOverOnce(ctx context.Context, h *handOver) (left int, err 
 
 // handOverSession hands a session over, unless it is kept. It reports whether the drain has
 // to wait for it.
-func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *session.Heirs, id string) (waits bool, err error) {
+func (h *HandOver) handOverSession(ctx context.Context, heirs *session.Heirs, id string) (waits bool, err error) {
 	at, kept := h.kept[id]
 	if kept && !heirs.Reach(at) {
 		return false, nil
 	}
-	if r.loop.IsBusy(ctx, id) {
+	if h.Loop.IsBusy(ctx, id) {
 		return true, nil
 	}
 	if o, was := h.offered[id]; was {
@@ -76,16 +78,16 @@ func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *sessi
 		return false, nil
 	}
 	if !kept {
-		if at, err = r.manager.PlaceOf(ctx, id); err != nil {
+		if at, err = h.Sessions.PlaceOf(ctx, id); err != nil {
 			return true, err
 		}
 	}
 	sure := heirs.Reach(at)
-	if !sure && (heirs.None() || !h.offers) {
+	if !sure && (heirs.None() || !h.Offers) {
 		h.keepSession(id, at)
 		return false, nil
 	}
-	done, err := r.manager.HandOver(ctx, id)
+	done, err := h.Sessions.HandOver(ctx, id)
 	if err != nil || !done {
 		return true, err
 	}
@@ -99,7 +101,7 @@ func (r *Runtime) handOverSession(ctx context.Context, h *handOver, heirs *sessi
 	return false, nil
 }
 
-func (h *handOver) keepSession(id string, at *event.WorkspacePlace) {
+func (h *HandOver) keepSession(id string, at *event.WorkspacePlace) {
 	if h.kept == nil {
 		h.kept = map[string]*event.WorkspacePlace{}
 	}
@@ -108,12 +110,12 @@ func (h *handOver) keepSession(id string, at *event.WorkspacePlace) {
 }
 
 // takeBackOffers keeps what was offered and no other node took.
-func (r *Runtime) takeBackOffers(ctx context.Context, h *handOver) error {
+func (h *HandOver) takeBackOffers(ctx context.Context) error {
 	for id, o := range h.offered {
 		if time.Since(o.at) < offerFor {
 			continue
 		}
-		ours, err := r.manager.TakeBack(ctx, id)
+		ours, err := h.Sessions.TakeBack(ctx, id)
 		if err != nil {
 			return err
 		}
