@@ -75,6 +75,12 @@ func (a *Account) Own() (t Total, known bool) {
 // nearly is how many of the uses of a quota, at least, count as near to its limit.
 const nearly = 16
 
+// IsLimited reports whether a quota bounds the account at all.
+func (a *Account) IsLimited(n Name) bool {
+	limits := a.book.Limits(a.id)
+	return limits.Of(n) > 0
+}
+
 // IsNear reports whether so little is left of a quota that what others use of it matters now.
 func (a *Account) IsNear(n Name) bool {
 	limits := a.book.Limits(a.id)

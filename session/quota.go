@@ -209,7 +209,7 @@ func (r *request) checkStorage(tx *Tx) error {
 // checkQuota makes a check of an account's quota with what other nodes use of it, as far as
 // that matters. A limit that is reached is one only if it is so now.
 func (m *Manager) checkQuota(ctx context.Context, a *quota.Account, n quota.Name, check func() error) error {
-	if m.shared == nil {
+	if m.shared == nil || !a.IsLimited(n) {
 		return check()
 	}
 	near := a.IsNear(n)
