@@ -335,7 +335,7 @@ export default {
     assert.ok(forged === 403 || forged === 404, String(forged));
     // An account never sees another's session by address, search or list.
     const stranger = await visit(t, s, "/s/watched", { token: other });
-    await stranger.getByText("not_found").waitFor();
+    await stranger.getByText("not_found").first().waitFor();
     // Nor by a stream, neither that of the session nor the feed of all.
     const told = await stranger.evaluate(() => new Promise((resolve) => {
       const w = new WebSocket(`${location.origin.replace("http", "ws")}/v1/ws`);

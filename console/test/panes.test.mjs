@@ -43,9 +43,9 @@ async function repeated(s, sessionId, turns, middle) {
 }
 
 /** failing has the server refuse what an address fits, and returns the id of the request that it names. */
-async function failing(page, glob, detail) {
+async function failing(page, glob, detail, [status, code] = [503, "unavailable"]) {
   const requestId = `req_${detail.replace(/\W/g, "_")}`;
-  await page.route(glob, (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail, requestId }) }));
+  await page.route(glob, (route) => route.fulfill({ status, contentType: "application/problem+json", body: JSON.stringify({ code, detail, requestId }) }));
   return requestId;
 }
 
@@ -269,7 +269,11 @@ export default {
     const page = await visit(t, s, "/s/rows");
     await page.locator(".fact .type").first().waitFor();
     const request = await failing(page, "**/v1/sessions/rows/events?*", "no facts for now");
-    await page.getByRole("table", { name: "Facts" }).evaluate((x) => (x.scrollTop = 0));
+    // The list goes to its end by itself once it is as tall as it will be, which may be after this.
+    await page.waitForFunction(() => {
+      document.querySelector('[aria-label=Facts][role=table]').scrollTop = 0;
+      return document.querySelector('section[aria-label=Facts] [role=alert]');
+    });
     const problem = page.locator("section[aria-label=Facts]").getByRole("alert");
     await problem.getByText("no facts for now").waitFor();
     await problem.getByText(request).waitFor();
@@ -329,11 +333,11 @@ export default {
     const page = await visit(t, s, "/s/gone?tab=processes");
     const list = page.getByRole("list", { name: "Processes" });
     await page.frameLocator("iframe").getByText("the third").first().waitFor();
-    await s.call("delete_session", { sessionId: "gone" });
+    const request = await failing(page, "**/v1/processes/*/output?*", "there is no such process", [404, "not_found"]);
     await list.getByText("echo the first").click();
-    const problem = page.getByRole("alert").filter({ hasText: "there is no process" });
+    const problem = page.getByRole("alert").filter({ hasText: "there is no such process" });
     await problem.getByText("not_found").waitFor();
-    await problem.getByText(/req_\w+/).waitFor();
+    await problem.getByText(request).waitFor();
     // It is not tried again and again.
     await page.locator('iframe[data-state="failed"]').waitFor();
   },
