@@ -55,8 +55,9 @@ func (l *nodeLink) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	res, err := l.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
+		err = w.reason(err) // before this request leaves the watch, which may end it
 		done()
-		return nil, w.reason(err)
+		return nil, err
 	}
 	body := watchedBody{ReadCloser: res.Body, watch: w, done: done}
 	if both, ok := res.Body.(io.ReadWriteCloser); ok { // a WebSocket, which no context ends any more
