@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// faultPatience is how many leases after a fault the turns have ended that ask nobody. That is
-// many times what it takes; what ends only because somebody came by later takes longer.
+// faultPatience is how many leases after a fault turns without a question have ended. That is
+// many times what it takes; what ends only because of a later command takes longer.
 const faultPatience = 60
 
-// errNoEnd says that a turn that asked nobody did not end.
+// errNoEnd says that a turn without a question did not end.
 var errNoEnd = fmt.Errorf("it did not end by itself within %d leases", faultPatience)
 
 // faultPace tells how long ago a fault ended, in leases: by how often a node that wasn't hit

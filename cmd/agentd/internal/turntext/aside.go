@@ -46,7 +46,7 @@ func (v *View) showAside(e *event.Event) {
 }
 
 // WaitsForFiles reports whether a thread waits for files that no live node reaches. It goes
-// on by itself when one does, so that whoever follows it waits, too.
+// on by itself when one does, so that those who follow it wait, too.
 func WaitsForFiles(p *event.ThreadUpdated) bool {
 	return p.Status == "blocked" && p.Code == session.PlaceUnreachable
 }
