@@ -3,6 +3,7 @@ package console_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,13 +12,17 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,27 +86,13 @@ func inBrowser(t *testing.T, facts int) {
 	if out, err := accept.CombinedOutput(); err != nil {
 		t.Fatalf("agentd data accept: %v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), node, "test/run.mjs")
-	cmd.Env = env
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	ran := 0
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var result struct {
-			Name, Error, Skip, Log string
-			Ms                     int
-		}
-		if json.Unmarshal(lines.Bytes(), &result) != nil {
-			t.Log(lines.Text())
+	for result := range runFiles(t, node, env) {
+		if result.Name == "" {
+			t.Log(result.Log)
+			if result.Error != "" {
+				t.Error(result.Error)
+			}
 			continue
 		}
 		ran++
@@ -115,8 +106,75 @@ func inBrowser(t *testing.T, facts int) {
 			}
 		})
 	}
-	if err := cmd.Wait(); err != nil || ran == 0 {
-		t.Errorf("the tests in the browser: %v, %d ran\n%s", err, ran, stderr.Bytes())
+	if ran == 0 {
+		t.Error("no test ran in the browser")
+	}
+}
+
+// inBrowserResult is how a test in the browser ended, or without a name what a file of them said beside.
+type inBrowserResult struct {
+	Name, Error, Skip, Log string
+	Ms                     int
+}
+
+// runFiles runs the files of test/, two at a time, each in a browser of its own, because tests wait for
+// most of their time. Those that take longest begin first.
+func runFiles(t *testing.T, node string, env []string) <-chan inBrowserResult {
+	t.Helper()
+	found, err := filepath.Glob("test/*.test.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := strings.FieldsFunc(os.Getenv("AGENTD_TEST_PAGES"), func(r rune) bool { return r == ' ' || r == ',' })
+	files := make(chan string, len(found))
+	for _, path := range found {
+		if name := strings.TrimSuffix(filepath.Base(path), ".test.mjs"); len(chosen) == 0 || slices.Contains(chosen, name) {
+			files <- name
+		}
+	}
+	close(files)
+	results := make(chan inBrowserResult)
+	var lanes sync.WaitGroup
+	for range 2 {
+		lanes.Go(func() {
+			for name := range files {
+				runFile(t.Context(), node, name, env, results)
+			}
+		})
+	}
+	go func() {
+		lanes.Wait()
+		close(results)
+	}()
+	return results
+}
+
+func runFile(ctx context.Context, node, name string, env []string, results chan<- inBrowserResult) {
+	cmd := exec.CommandContext(ctx, node, "test/run.mjs", name)
+	cmd.Env = env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		results <- inBrowserResult{Error: name + ": " + err.Error()}
+		return
+	}
+	failed := false
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r inBrowserResult
+		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Name == "" {
+			r = inBrowserResult{Log: name + ": " + lines.Text()}
+		}
+		failed = failed || r.Error != ""
+		results <- r
+	}
+	if err := errors.Join(lines.Err(), cmd.Wait()); err != nil && !failed {
+		results <- inBrowserResult{Error: fmt.Sprintf("%s: %v\n%s", name, err, stderr.Bytes())}
 	}
 }
 

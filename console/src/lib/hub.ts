@@ -15,7 +15,7 @@ const feedTypes = [
  * a tab draws once for each delivery, and nobody reads hundreds of facts a second: drawing them sixty times a second
  * keeps the processors from everything else.
  */
-const gatherFor = { least: 16, perEvent: 4, most: 100 };
+const gatherFor = { least: 16, perEvent: 4, most: 250 };
 /** How many events a message has at most: a tab reads one without keeping a person waiting. */
 const mostInMessage = 500;
 const longestWait = 5000;
