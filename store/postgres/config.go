@@ -78,6 +78,16 @@ func withoutSession(c *pgx.ConnConfig) {
 	c.StatementCacheCapacity = 0
 }
 
+// byIndexAlone has statements find rows by index, one by one, which is what all of them mean.
+// A prepared statement keeps its plan until the table is analyzed: one that was made while the
+// table had a few rows would read all of it each time, however many there are by then. What has
+// no index, such as the list of nodes, counts as so dear then that it would be compiled first.
+func byIndexAlone(c *pgx.ConnConfig) {
+	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		c.RuntimeParams[name] = "off"
+	}
+}
+
 // withoutCancelling keeps a connection that is yet to be made from asking for its statement
 // to be cancelled. The driver does so over a second connection when a call's context ends,
 // and PgBouncer before 1.21 may end itself over such a request. A pooler gives up by itself

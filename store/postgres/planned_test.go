@@ -21,6 +21,47 @@ func TestStatementsArePlannedOnce(t *testing.T) {
 	conn := connect(t, url)
 	execute(t, conn, `INSERT INTO agentd.index_entries SELECT 'turn', convert_to('a' || i, 'UTF8'), 'value' FROM generate_series(1, 5000) i`)
 	execute(t, conn, `ANALYZE agentd.index_entries`)
+	turns(t, s)
+	plans, err := s.Planned(t.Context())
+	if err != nil || len(plans) == 0 {
+		t.Fatalf("%d statements are prepared, %v", len(plans), err)
+	}
+	for text, n := range plans {
+		if n[0] > 10 {
+			t.Errorf("planned %d times, run with one plan %d times: %s", n[0], n[1], text)
+		}
+	}
+}
+
+// TestAYoungDatabaseIsReadByIndex: the plans that statements get while their tables are empty don't
+// read whole tables once these have grown. Nothing analyzes the tables meanwhile.
+func TestAYoungDatabaseIsReadByIndex(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Quick(t).Database(t)
+	conn := connect(t, url)
+	s := openStore(t, url, &postgres.Options{LeaseTTL: time.Hour, MaxConns: 1, AllowUnsafe: true})
+	turns(t, s)
+	shut(t, s)
+	// What a connection counted is there to read once it is gone.
+	for others := 1; others > 0; {
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&others); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range []string{"sessions", "index_entries", "events"} {
+		var rows, scans int64
+		if err := conn.QueryRow(t.Context(), `SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE schemaname = 'agentd' AND relname = $1`, table).Scan(&scans, &rows); err != nil {
+			t.Fatal(err)
+		}
+		if rows > 0 {
+			t.Errorf("%s was read as a whole %d times, %d rows", table, scans, rows)
+		}
+	}
+}
+
+// turns appends to three sessions as their turns do, and reads the index in between.
+func turns(t *testing.T, s *postgres.Store) {
+	t.Helper()
 	const sessions, rounds = 3, 40
 	var epochs [sessions]uint64
 	for i := range epochs {
@@ -49,15 +90,6 @@ func TestStatementsArePlannedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}
-	}
-	plans, err := s.Planned(t.Context())
-	if err != nil || len(plans) == 0 {
-		t.Fatalf("%d statements are prepared, %v", len(plans), err)
-	}
-	for text, n := range plans {
-		if n[0] > 10 {
-			t.Errorf("planned %d times, run with one plan %d times: %s", n[0], n[1], text)
 		}
 	}
 }

@@ -264,6 +264,8 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		if conn, err = s.reconnect(ctx, conn); err != nil {
 			return nil, err
 		}
+	} else {
+		byIndexAlone(config.ConnConfig)
 	}
 	if err := s.prepareNode(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
