@@ -38,7 +38,14 @@ type Repeats interface {
 	First(ctx context.Context, c Caller, p Params, kept any) (found bool, err error)
 	// Admit refuses a first call that refers to content that its caller may not read.
 	Admit(ctx context.Context, c Caller, p Params) error
+	// Overtaken reports whether an error says that another node used an id or a key first
+	// which was free when the call began. Nothing of the call was written.
+	Overtaken(err error) bool
 }
+
+// maxOvertaken is how often a call is carried out that other nodes overtake. What it finds
+// the second time is what a call that came later would have found.
+const maxOvertaken = 3
 
 // NewTable returns a table without handlers.
 func NewTable(opt TableOptions) *Table {
@@ -82,6 +89,9 @@ func registerHandler[P Params, K, A any](t *Table, do func(context.Context, Call
 			return nil, fault.New(fault.Internal, "the parameters of %s are a %T", name, params)
 		}
 		kept, err := firstOr(ctx, t, c, p, do)
+		for tries := 1; tries < maxOvertaken && err != nil && t.opt.Repeats.Overtaken(err); tries++ {
+			kept, err = firstOr(ctx, t, c, p, do)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -23,9 +24,15 @@ func (l *ledger) Enter(context.Context, Caller, Params) (func(), error) {
 	return func() { l.entered-- }, nil
 }
 
-// First implements [Repeats].
+// Admit implements [Repeats].
 func (*ledger) Admit(context.Context, Caller, Params) error { return nil }
 
+// Overtaken implements [Repeats].
+func (*ledger) Overtaken(err error) bool { return errors.Is(err, errOvertaken) }
+
+var errOvertaken = errors.New("another node was first")
+
+// First implements [Repeats].
 func (l *ledger) First(_ context.Context, _ Caller, p Params, kept any) (bool, error) {
 	b, ok := l.kept[p.(Mutating).Key()]
 	if !ok {
@@ -123,6 +130,27 @@ func TestARepeatedCallDoesNotReachItsHandler(t *testing.T) {
 	}
 	if l.entered != 0 {
 		t.Errorf("%d calls didn't leave", l.entered)
+	}
+}
+
+// TestAnOvertakenCallBeginsAnew: it finds what the other one made, and isn't tried for ever.
+func TestAnOvertakenCallBeginsAnew(t *testing.T) {
+	table, l := newLedgerTable(TableOptions{})
+	calls := 0
+	Handle(table, func(_ context.Context, _ Caller, p *CreateSession) (*CreateSessionResult, error) {
+		calls++
+		if p.Key() != "" {
+			l.recordCall(p, CreateSessionResult{SessionID: "sess_other"})
+		}
+		return nil, errOvertaken
+	})
+	res, err := table.Do(t.Context(), Local(), &CreateSession{Mutation: Mutation{IdempotencyKey: "k"}})
+	if err != nil || res.(*CreateSessionResult).SessionID != "sess_other" || calls != 1 {
+		t.Errorf("%+v, %v after %d calls", res, err, calls)
+	}
+	calls = 0
+	if _, err := table.Do(t.Context(), Local(), &CreateSession{}); !errors.Is(err, errOvertaken) || calls != maxOvertaken {
+		t.Errorf("%v after %d calls", err, calls)
 	}
 }
 

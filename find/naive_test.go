@@ -95,6 +95,7 @@ func (noRepeats) Enter(context.Context, command.Caller, command.Params) (func(),
 }
 
 func (noRepeats) Admit(context.Context, command.Caller, command.Params) error { return nil }
+func (noRepeats) Overtaken(error) bool                                        { return false }
 
 func (noRepeats) First(context.Context, command.Caller, command.Params, any) (bool, error) {
 	return false, nil

@@ -86,6 +86,12 @@ func (tx *Tx) Identity(kind, id string, p event.Payload) (exists, same bool, err
 	return false, false, nil
 }
 
+// Taken is the conflict of a decision whose id something else has. That may be the same, made at
+// another node since the call began: such a call is carried out again, see [Manager.Overtaken].
+func Taken(format string, args ...any) error {
+	return fault.Wrap(fault.Conflict, store.ErrExists, format, args...)
+}
+
 // Locate returns the session of something that is found by its id alone. Whether
 // the caller may see that session is asked where it is looked at.
 func (m *Manager) Locate(ctx context.Context, kind, id string) (string, error) {

@@ -42,6 +42,9 @@ func (m *Manager) First(ctx context.Context, caller command.Caller, p command.Pa
 	return r.readFirst(ctx, kept)
 }
 
+// Overtaken implements [command.Repeats].
+func (m *Manager) Overtaken(err error) bool { return errors.Is(err, store.ErrExists) }
+
 // readFirst reads what was kept under the call's idempotency key.
 func (r *request) readFirst(ctx context.Context, kept any) (bool, error) {
 	if r.key == "" {

@@ -151,7 +151,7 @@ func (w *Work) emitSchedule(tx *session.Tx, p *command.CreateSchedule, next time
 	} else if exists, same, err := tx.Identity(session.KindSchedule, p.ScheduleID, created); exists || err != nil {
 		x := tx.State.Schedules.Find(p.ScheduleID)
 		if err == nil && (!same || x == nil) {
-			err = fault.New(fault.Conflict, "schedule %s already exists with different parameters, or was deleted; choose another id", p.ScheduleID)
+			err = session.Taken("schedule %s already exists with different parameters, or was deleted; choose another id", p.ScheduleID)
 		}
 		if err != nil {
 			return nil, err

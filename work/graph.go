@@ -2,7 +2,6 @@ package work
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
-	"agentd/store"
 )
 
 // Kinds of edges that the scheduler acts on.
@@ -406,6 +404,3 @@ func (w *Work) taskStandings(ctx context.Context, sessionID string, ids []string
 	}
 	return out, err
 }
-
-// isAlreadyClaimed reports whether an error says that an id was claimed before.
-func isAlreadyClaimed(err error) bool { return errors.Is(err, store.ErrExists) }

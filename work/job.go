@@ -176,7 +176,7 @@ func repeatedJob(p *command.CreateJob, same bool, err error) (*command.JobResult
 	case err != nil:
 		return nil, err
 	case !same:
-		return nil, fault.New(fault.Conflict, "job %s already exists with different parameters; choose another id, or repeat the same parameters", p.JobID)
+		return nil, session.Taken("job %s already exists with different parameters; choose another id, or repeat the same parameters", p.JobID)
 	case p.Start != nil && !*p.Start:
 		return &command.JobResult{JobID: p.JobID, Status: jobPending}, nil
 	}

@@ -125,7 +125,7 @@ func repeatedSpawn(tx *session.Tx, b *birth, spawned *event.SubagentSpawned) (*c
 	}
 	a := tx.State.Subagents.Find(b.id)
 	if !same || a == nil {
-		return nil, fault.New(fault.Conflict, "subagent %s already exists with different parameters; choose another id, or repeat the same parameters", b.id)
+		return nil, session.Taken("subagent %s already exists with different parameters; choose another id, or repeat the same parameters", b.id)
 	}
 	return &command.SpawnSubagentResult{SubagentID: b.id, ThreadID: a.ThreadID}, nil
 }

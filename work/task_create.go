@@ -38,14 +38,7 @@ func (w *Work) createTask(ctx context.Context, caller command.Caller, p *command
 	if err := c.resolve(ctx); err != nil {
 		return nil, err
 	}
-	res, err := c.write(ctx)
-	if isAlreadyClaimed(err) {
-		// Another caller was first with the same id.
-		if first, err := w.createdBefore(ctx, c); first != nil || err != nil {
-			return first, err
-		}
-	}
-	return res, err
+	return c.write(ctx)
 }
 
 // creation is the making of one task.
@@ -73,7 +66,7 @@ func (w *Work) createdBefore(ctx context.Context, c *creation) (*command.TaskRes
 	if c.p.TaskID == "" {
 		return nil, nil
 	}
-	taken := fault.New(fault.Conflict, "task %s already exists with different parameters; choose another id, or repeat the same parameters", c.p.TaskID)
+	taken := session.Taken("task %s already exists with different parameters; choose another id, or repeat the same parameters", c.p.TaskID)
 	v, err := w.m.ClaimedID(ctx, "task", c.p.TaskID)
 	if err != nil {
 		return nil, err
@@ -193,7 +186,7 @@ func (c *creation) standings() map[string]string {
 func (c *creation) emit(tx *session.Tx, id string) (*edit, error) {
 	if at, err := tx.TaskSession(id); err != nil || at != "" {
 		if err == nil {
-			err = fault.New(fault.Conflict, "task %s exists", id)
+			err = session.Taken("task %s exists", id)
 		}
 		return nil, err
 	}
