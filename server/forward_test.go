@@ -152,9 +152,12 @@ func TestASubscriptionOfAChannelIsRelayed(t *testing.T) {
 	}
 	wantRPC := func(method, part string) {
 		t.Helper()
-		var a rpcAnswer
-		if data := wsRead(t, c); json.Unmarshal(data, &a) != nil || a.Method != method || !strings.Contains(string(a.Params), part) {
-			t.Fatalf("got %s, want %s with %s", data, method, part)
+		var a struct {
+			rpcAnswer
+			SubscriptionID string `json:"subscriptionId"`
+		}
+		if data := wsRead(t, c); json.Unmarshal(data, &a) != nil || a.Method != method || !strings.Contains(string(a.Params), part) || a.SubscriptionID == "" {
+			t.Fatalf("got %s, want %s of a subscription with %s", data, method, part)
 		}
 	}
 	wantRPC("snapshot", `"sessionId":"s"`)

@@ -204,7 +204,7 @@ func (p *rpcConn) startSubscription(sub *subscription, release func(), first []b
 
 // tellEnd says why a subscription ended.
 func (p *rpcConn) tellEnd(sub *subscription, why error) {
-	p.notify("subscription.ended", mustMarshal(subscriptionEnd{sub.id, sub.sessionID, problemOf(p.s.faultOf(why), p.rpc.q.id)}))
+	p.notifyFor(sub, "subscription.ended", mustMarshal(subscriptionEnd{sub.id, sub.sessionID, problemOf(p.s.faultOf(why), p.rpc.q.id)}), "")
 }
 
 // beginSubscription sends what comes before the first event.

@@ -1,40 +1,10 @@
 // Figures that are bounded: requests to the first page, what a long session costs, what a busy one does to a tab, and
 // what is lost or doubled over a line that was cut. Each has a long variant: TestLongFigures.
 import { existsSync, readFileSync } from "node:fs";
-import { connect, createServer } from "node:net";
-import { assert, eventually, ownServer, quiet, settle, visit } from "./kit.mjs";
+import { anyPort, assert, eventually, ownServer, quiet, settle, through, visit } from "./kit.mjs";
 
 /** The size of a variant: that of the quick test, unless the environment says otherwise. */
 const size = (name, quick) => Number(process.env[`AGENTD_TEST_${name}`] ?? quick);
-
-/** A server behind such a line is known by another port. */
-const anyPort = { allowedHosts: ["127.0.0.1"] };
-
-/** through is a line to a server that counts every byte to the browser, over HTTP and WebSocket, and that can be cut. */
-async function through(t, s) {
-  const to = new URL(s.url);
-  const open = new Set();
-  const line = { down: 0, cut: false };
-  const gate = createServer((near) => {
-    if (line.cut) return near.destroy();
-    const far = connect(Number(to.port), to.hostname);
-    for (const [a, b] of [[near, far], [far, near]]) {
-      open.add(a);
-      a.on("error", () => b.destroy()).on("close", () => (open.delete(a), b.destroy()));
-      a.pipe(b);
-    }
-    far.on("data", (d) => (line.down += d.length));
-  });
-  await new Promise((resolve) => gate.listen(0, "127.0.0.1", resolve));
-  line.url = `http://127.0.0.1:${gate.address().port}`;
-  line.stop = () => {
-    line.cut = true;
-    for (const x of open) x.destroy();
-  };
-  line.resume = () => (line.cut = false);
-  t.ends.push(() => (line.stop(), new Promise((resolve) => gate.close(resolve))));
-  return line;
-}
 
 /** counter makes facts in a session: reports of an outside worker, one fact each. */
 async function counter(s, sessionId) {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { setPriority } from "node:os";
 import { join } from "node:path";
 import AxeBuilder from "@axe-core/playwright";
@@ -279,4 +280,53 @@ export async function screen(page, name) {
   await page.screenshot({ path: new URL(`../../docs/console/${name}.png`, import.meta.url).pathname });
   await shown.evaluate((changed) => changed.forEach(([n, text]) => (n.nodeValue = text)));
   await page.setViewportSize(usual);
+}
+
+/** A server behind such a line is known by another port. */
+export const anyPort = { allowedHosts: ["127.0.0.1"] };
+
+/**
+ * through is a line to a server that counts every byte to the browser, over HTTP and WebSocket, and that can be cut, fall
+ * silent without being cut, and say something to the browser that the server didn't.
+ */
+export async function through(t, s) {
+  const to = new URL(s.url);
+  const open = new Set();
+  const line = { down: 0, cut: false, silent: false };
+  let socket;
+  const gate = createServer((near) => {
+    if (line.cut) return near.destroy();
+    if (line.silent) return void open.add(near.on("error", () => {}).on("close", () => open.delete(near)));
+    near.on("data", (d) => d.includes("GET /v1/ws") && (socket = near));
+    const far = connect(Number(to.port), to.hostname);
+    for (const [a, b] of [[near, far], [far, near]]) {
+      open.add(a);
+      a.on("error", () => b.destroy()).on("close", () => (open.delete(a), b.destroy()));
+      a.pipe(b);
+    }
+    far.on("data", (d) => (line.down += d.length));
+  });
+  await new Promise((resolve) => gate.listen(0, "127.0.0.1", resolve));
+  line.url = `http://127.0.0.1:${gate.address().port}`;
+  line.stop = () => {
+    line.cut = true;
+    for (const x of open) x.destroy();
+  };
+  line.silence = () => {
+    line.silent = true;
+    for (const x of open) x.unpipe().pause();
+  };
+  line.resume = () => {
+    // Nothing is known of what went into the silence.
+    if (line.silent) for (const x of open) x.destroy();
+    line.cut = line.silent = false;
+  };
+  /** say sends a message of a server over the newest WebSocket. */
+  line.say = (message) => {
+    const text = Buffer.from(JSON.stringify({ jsonrpc: "2.0", ...message }));
+    const head = Buffer.from([0x81, 126, text.length >> 8, text.length & 255]);
+    socket.write(Buffer.concat([head, text]));
+  };
+  t.ends.push(() => (line.stop(), new Promise((resolve) => gate.close(resolve))));
+  return line;
 }

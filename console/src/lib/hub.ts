@@ -18,7 +18,15 @@ const feedTypes = [
 const gatherFor = { least: 16, perEvent: 4, most: 250 };
 /** How many events a message has at most: a tab reads one without keeping a person waiting. */
 const mostInMessage = 500;
-const longestWait = 5000;
+/** After how long an attempt is made again, in milliseconds: each failure in a row doubles it. */
+const pause = (failures: number) => Math.min(5000, 250 * 2 ** failures) * (0.75 + Math.random() / 2);
+/**
+ * How long the server may say nothing before it is asked for a word, and before it is given up, in milliseconds: a network
+ * that is gone doesn't say so.
+ */
+const silence = { asked: 15_000, most: 25_000, look: 5000 };
+/** Problems that pass by themselves: what they ended is begun again. */
+const passing = ["unavailable", "rate_limited", "internal"];
 
 interface Port {
   post(message: FromWorker): void;
@@ -33,6 +41,8 @@ interface Follow {
   last: number;
   subscription: string;
   waiting: Envelope[];
+  /** How often in a row it couldn't be subscribed, or ended. */
+  failures: number;
 }
 
 interface Message {
@@ -56,6 +66,8 @@ export class Hub {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #requests = new Map<number, (m: Message) => void>();
   #nextRequest = 1;
+  /** When the server was heard last, or asked for a connection. */
+  #heardAt = 0;
   #bySubscription = new Map<string, Follow>();
   #feed = "";
   #cursor = "";
@@ -75,7 +87,7 @@ export class Hub {
   #told(port: Port, m: ToWorker): void {
     switch (m.op) {
       case "follow": {
-        const f: Follow = { port, id: m.id, session: m.session, last: m.after, subscription: "", waiting: [] };
+        const f: Follow = { port, id: m.id, session: m.session, last: m.after, subscription: "", waiting: [], failures: 0 };
         port.follows.set(m.id, f);
         if (this.#state === "live") this.#subscribe(f);
         break;
@@ -151,28 +163,64 @@ export class Hub {
     this.#timer = undefined;
     const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/ws`);
     this.#socket = socket;
+    this.#heardAt = Date.now();
+    const watch = setInterval(() => this.#watch(socket), silence.look);
     socket.onopen = () => {
       if (this.#socket !== socket) return;
       this.#failures = 0;
-      this.#feed = "";
-      void this.#request("subscribe", { feed: true, types: feedTypes, ...(this.#cursor ? { cursor: this.#cursor } : {}) }).then((m) => {
-        if (m.error && this.#cursor) {
-          this.#cursor = ""; // not a cursor of this store: follow from now on
-          socket.close();
-          return;
-        }
-        if (m.error) throw new Error(`the feed: ${m.error.message}`);
-        this.#feed = String(m.result?.subscriptionId ?? "");
-      });
+      this.#followFeed(0);
       this.#say("live");
       for (const p of this.#ports) for (const f of p.follows.values()) this.#subscribe(f);
     };
     socket.onmessage = (e) => {
-      if (this.#socket === socket) this.#received(JSON.parse(e.data as string) as Message);
+      if (this.#socket !== socket) return;
+      this.#heardAt = Date.now();
+      this.#received(JSON.parse(e.data as string) as Message);
     };
     socket.onclose = () => {
+      clearInterval(watch);
       if (this.#socket === socket) void this.#lost();
     };
+  }
+
+  /** watch asks a server for a word that was silent for long, and gives up a connection on which none comes. */
+  #watch(socket: WebSocket): void {
+    if (this.#socket !== socket) return;
+    const silent = Date.now() - this.#heardAt;
+    if (silent >= silence.most) {
+      socket.close(); // the end that it tells of may take minutes
+      void this.#lost();
+    } else if (silent >= silence.asked && socket.readyState === WebSocket.OPEN) {
+      void this.#request("list_sessions", { limit: 1 });
+    }
+  }
+
+  /** soon does something on the present connection after a pause, if it is there then. */
+  #soon(failures: number, run: () => void): void {
+    const socket = this.#socket;
+    setTimeout(() => this.#socket === socket && run(), pause(failures));
+  }
+
+  /** followFeed subscribes to the feed behind what it told last. */
+  #followFeed(failures: number): void {
+    this.#feed = "";
+    void this.#request("subscribe", { feed: true, types: feedTypes, ...(this.#cursor ? { cursor: this.#cursor } : {}) }).then((m) => {
+      if (m.error && this.#cursor && !passing.includes(m.error.data?.code ?? "")) {
+        this.#cursor = ""; // not a cursor of this store: follow from now on
+        this.#missed();
+      }
+      if (m.error) {
+        this.#soon(failures, () => this.#followFeed(failures + 1));
+        return;
+      }
+      this.#feed = String(m.result?.subscriptionId ?? "");
+      this.#cursor ||= String(m.result?.cursor ?? "");
+    });
+  }
+
+  /** missed tells all tabs that the feed left something out: what they show is read again. */
+  #missed(): void {
+    for (const p of this.#ports) p.post({ kind: "missed" });
   }
 
   async #lost(): Promise<void> {
@@ -188,14 +236,13 @@ export class Hub {
     if (who !== this.#who || this.#socket || this.#timer !== undefined) return; // it went on meanwhile
     this.#say(out ? "out" : "offline");
     if (out) return;
-    const wait = Math.min(longestWait, 250 * 2 ** this.#failures++);
-    this.#timer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 2));
+    this.#timer = setTimeout(() => this.#connect(), pause(this.#failures++));
   }
 
   /** A handshake that is refused says nothing of the reason, so the status is asked. */
   async #loggedOut(): Promise<boolean> {
     try {
-      return (await fetch("/v1/status", { credentials: "same-origin" })).status === 401;
+      return (await fetch("/v1/status", { credentials: "same-origin", signal: AbortSignal.timeout(silence.look) })).status === 401;
     } catch {
       return false;
     }
@@ -214,7 +261,7 @@ export class Hub {
     // What was gathered is the tab's already: the subscription goes on behind it.
     this.#requests.set(id, (m) => {
       if (m.error) {
-        f.port.post({ kind: "ended", id: f.id, detail: m.error.data?.detail ?? m.error.message, code: m.error.data?.code ?? "internal" });
+        this.#ended(f, { detail: m.error.data?.detail ?? m.error.message, code: m.error.data?.code });
         return;
       }
       const subscription = String(m.result?.subscriptionId);
@@ -224,8 +271,21 @@ export class Hub {
       }
       f.subscription = subscription;
       this.#bySubscription.set(subscription, f);
+      if (f.failures > 0) f.port.post({ kind: "resumed", id: f.id });
+      f.failures = 0;
     });
     this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id, method: "subscribe", params: { sessionId: f.session, after: f.last } }));
+  }
+
+  /** ended tells a tab that it isn't told of a session any more, and why; if that passes, it is subscribed to again. */
+  #ended(f: Follow, why: { detail?: string; code?: string }): void {
+    this.#deliver();
+    this.#bySubscription.delete(f.subscription);
+    f.subscription = "";
+    const code = why.code ?? "internal";
+    f.port.post({ kind: "ended", id: f.id, detail: why.detail ?? "the stream ended", code });
+    const failures = f.failures++;
+    if (passing.includes(code)) this.#soon(failures, () => f.port.follows.has(f.id) && this.#subscribe(f));
   }
 
   #unsubscribe(f: Follow): void {
@@ -244,6 +304,8 @@ export class Hub {
     if (of === this.#feed) {
       if (m.cursor) this.#cursor = m.cursor;
       if (m.method === "event" && m.params) this.#gatherFact(m.params as unknown as Envelope);
+      else if (m.method === "gap") this.#missed();
+      else if (m.method === "subscription.ended") this.#soon(0, () => this.#followFeed(1));
       return;
     }
     const f = this.#bySubscription.get(of);
@@ -251,8 +313,7 @@ export class Hub {
     if (m.method === "event") this.#gather(f, m.params as unknown as Envelope);
     else if (m.method === "snapshot.repaired" || m.method === "gap") this.#tellGap(f, m.params as unknown as Gap);
     else if (m.method === "subscription.ended") {
-      const p = m.params?.problem as { detail?: string; code?: string } | undefined;
-      f.port.post({ kind: "ended", id: f.id, detail: p?.detail ?? "the stream ended", code: p?.code ?? "unavailable" });
+      this.#ended(f, (m.params?.problem ?? {}) as { detail?: string; code?: string });
     }
   }
 

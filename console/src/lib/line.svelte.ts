@@ -5,8 +5,6 @@ class Line {
   state = $state<LineState>("connecting");
   /** Since when, in milliseconds since 1970. */
   since = $state(Date.now());
-  /** When something last came. */
-  heardAt = Date.now();
   #onBack = new Set<() => void>();
   #wasLive = false;
 
@@ -14,11 +12,13 @@ class Line {
     const back = state === "live" && this.#wasLive && this.state !== "live";
     this.state = state;
     this.since = since;
-    if (state === "live") {
-      this.#wasLive = true;
-      this.heard();
-    }
-    if (back) for (const f of this.#onBack) f();
+    if (state === "live") this.#wasLive = true;
+    if (back) this.missed();
+  }
+
+  /** missed has everything read again that is shown: something may have happened that wasn't told. */
+  missed(): void {
+    for (const f of this.#onBack) f();
   }
 
   /** reset forgets that there was a line: the next one is another login's, and what is shown is read for it anyway. */
@@ -26,11 +26,7 @@ class Line {
     this.#wasLive = false;
   }
 
-  heard(): void {
-    this.heardAt = Date.now();
-  }
-
-  /** onBack tells when the line is there again after it was lost. It returns how to stop. */
+  /** onBack tells when what is shown is to be read again: the line was lost and is there, or left something out. It returns how to stop. */
   onBack(f: () => void): () => void {
     this.#onBack.add(f);
     return () => void this.#onBack.delete(f);

@@ -7,6 +7,8 @@ export interface Follower {
   events(events: Envelope[]): void;
   gap(gap: Gap): void;
   ended(detail: string, code: string): void;
+  /** After it ended it goes on, with nothing missed. */
+  resumed(): void;
 }
 
 type Trusting = { createPolicy(name: string, rules: { createScriptURL(url: string): string }): { createScriptURL(url: string): string } };
@@ -75,20 +77,24 @@ function received(m: FromWorker): void {
       line.set(m.state, m.since);
       break;
     case "facts":
-      line.heard();
       for (const listener of factListeners) listener(m.facts);
       break;
     case "events": {
       const f = followers.get(m.id);
-      line.heard();
       f?.follower.events(m.events);
       break;
     }
     case "gap":
       followers.get(m.id)?.follower.gap(m.gap);
       break;
+    case "missed":
+      line.missed();
+      break;
     case "ended":
       followers.get(m.id)?.follower.ended(m.detail, m.code);
+      break;
+    case "resumed":
+      followers.get(m.id)?.follower.resumed();
   }
 }
 

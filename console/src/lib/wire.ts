@@ -52,4 +52,8 @@ export type FromWorker =
   | { kind: "facts"; facts: Fact[] }
   | { kind: "events"; id: number; events: Envelope[] }
   | { kind: "gap"; id: number; gap: Gap }
-  | { kind: "ended"; id: number; detail: string; code: string };
+  /** The feed left something out. */
+  | { kind: "missed" }
+  /** A session isn't followed any more; "resumed" if it is again. */
+  | { kind: "ended"; id: number; detail: string; code: string }
+  | { kind: "resumed"; id: number };

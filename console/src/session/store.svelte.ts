@@ -100,6 +100,9 @@ export class SessionStore {
       ended: (detail, code) => {
         this.problem = new Problem(code as Problem["code"], 0, detail);
       },
+      resumed: () => {
+        this.problem = null;
+      },
     });
   }
 
