@@ -89,6 +89,13 @@ type SetPolicy struct {
 	// stay if absent. Rules of the configuration stay whatever is given, and a
 	// session's rules add to the host's.
 	Rules []event.PolicyRule `json:"rules,omitzero" max:"10000"`
+	// AddRules joins rules to those that a command stored for the same policy, unless the
+	// same are there already. Callers that change one rule use it and removeRules, not
+	// rules: what others change at the same time stays.
+	AddRules []event.PolicyRule `json:"addRules,omitempty" max:"10000"`
+	// RemoveRules takes stored rules away: those with the same ruleId, decision, tool and
+	// match. One that isn't there is passed over.
+	RemoveRules []event.PolicyRule `json:"removeRules,omitempty" max:"10000"`
 	// AcceptWorkspace takes the rules of the workspace as its file has them now, of
 	// the session or without one of the runtime: what allows more than before counts
 	// only after that. Mode and rules stay, and must be absent.
@@ -103,8 +110,12 @@ func (*SetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].
 func (p *SetPolicy) Validate() error {
-	if p.AcceptWorkspace && (p.Mode != "" || p.Rules != nil) {
+	changes := len(p.AddRules)+len(p.RemoveRules) > 0
+	if p.AcceptWorkspace && (p.Mode != "" || p.Rules != nil || changes) {
 		return fault.Param("acceptWorkspace", "accepts the rules of a file; leave out mode and rules")
+	}
+	if p.Rules != nil && changes {
+		return fault.Param("rules", "replaces all stored rules; leave out addRules and removeRules")
 	}
 	return check(p)
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"runtime"
@@ -189,17 +190,23 @@ func (l *Loop) getPolicy(ctx context.Context, caller command.Caller, p *command.
 // setPolicy replaces the policy of a session, or the host's.
 func (l *Loop) setPolicy(ctx context.Context, caller command.Caller, p *command.SetPolicy) (*command.PolicyResult, error) {
 	source, id := policySubject(p.SessionID)
-	rules, err := permission.ParseRules(source, p.Rules)
-	if err != nil {
+	parsed := *p
+	var err error
+	if parsed.Rules, err = permission.ParseRules(source, p.Rules); err != nil {
 		return nil, fault.Param("rules", "%s", err)
+	}
+	if parsed.AddRules, err = permission.ParseRules(source, p.AddRules); err != nil {
+		return nil, fault.Param("addRules", "%s", err)
 	}
 	if p.AcceptWorkspace {
 		return &command.PolicyResult{}, l.acceptRules(ctx, caller, p)
 	}
 	return session.Write(ctx, l.m, caller, p, id, event.BySession, func(tx *session.Tx) (*command.PolicyResult, error) {
-		parsed := *p
-		parsed.Rules = rules
-		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: l.changedPolicy(tx, source, &parsed, caller)})
+		fact, err := l.changedPolicy(tx, source, &parsed, caller)
+		if err != nil {
+			return nil, err
+		}
+		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: fact})
 		return &command.PolicyResult{}, nil
 	})
 }
@@ -227,30 +234,57 @@ func (l *Loop) keepPolicyAnswer(ctx context.Context, caller command.Caller, p *c
 	return session.Answered(ctx, l.m, caller, p, id, now)
 }
 
-func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) *event.PolicyChanged {
+// changedPolicy is the policy of a source after set_policy: a mode or rules that aren't given
+// stay.
+func (l *Loop) changedPolicy(tx *session.Tx, source string, p *command.SetPolicy, caller command.Caller) (*event.PolicyChanged, error) {
 	out := &event.PolicyChanged{Source: source, Mode: p.Mode, Reason: l.redactText(p.Reason), ChangedBy: session.ActorOf(caller)}
 	if source == "host" {
 		stored, _ := recordedHost(tx.State)
-		newHostPolicy(l.host.Load().configured, stored).changed(p.Mode, p.Rules).describe(out)
-		return out
+		rules, err := changedRules(source, p, stored.Rules)
+		newHostPolicy(l.host.Load().configured, stored).changed(p.Mode, rules).describe(out)
+		return out, err
 	}
-	rules := p.Rules
-	for _, old := range tx.State.Permission.Policies {
-		if old.Source != source {
-			continue
-		}
-		if out.Mode == "" {
-			out.Mode = old.Mode
-		}
-		if rules == nil {
-			rules = old.Rules
-		}
+	var old state.Policy
+	if i := slices.IndexFunc(tx.State.Permission.Policies, func(x state.Policy) bool { return x.Source == source }); i >= 0 {
+		old = tx.State.Permission.Policies[i]
 	}
+	rules, err := changedRules(source, p, old.Rules)
+	if rules == nil {
+		rules = old.Rules
+	}
+	out.Mode = cmp.Or(out.Mode, old.Mode)
 	out.Rules = append([]event.PolicyRule{}, rules...)
 	for i := range out.Rules {
 		out.Rules[i].Reason = l.redactText(out.Rules[i].Reason)
 	}
-	return out
+	return out, err
+}
+
+// mostRules is how many rules a policy has that grows rule by rule, as many as one command
+// can give.
+const mostRules = 10_000
+
+// changedRules are the rules that set_policy makes of the stored ones; nil if they stay.
+func changedRules(source string, p *command.SetPolicy, stored []event.PolicyRule) ([]event.PolicyRule, error) {
+	if len(p.AddRules)+len(p.RemoveRules) == 0 {
+		return p.Rules, nil
+	}
+	has := func(rules []event.PolicyRule, r *event.PolicyRule) bool {
+		return slices.ContainsFunc(rules, func(x event.PolicyRule) bool { return sameRule(&x, r) })
+	}
+	out := slices.DeleteFunc(append([]event.PolicyRule{}, stored...), func(r event.PolicyRule) bool { return has(p.RemoveRules, &r) })
+	for _, r := range p.AddRules {
+		if !has(out, &r) {
+			out = append(out, r)
+		}
+	}
+	if len(out) > mostRules {
+		return nil, fault.Param("addRules", "make %d rules of the policy; it can have %d", len(out), mostRules)
+	}
+	if _, err := permission.ParseRules(source, out); err != nil {
+		return nil, fault.Param("addRules", "don't fit the stored rules: %s", err)
+	}
+	return out, nil
 }
 
 // adoptRulesAs makes the rules of a session's workspace its facts before it is asked

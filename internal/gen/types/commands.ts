@@ -1201,6 +1201,10 @@ export interface SetPolicyParams {
   mode?: "default" | "untrusted" | "on_request" | "on_failure" | "never" | "plan" | "bypass" | "auto";
   /** Rules replace those that an earlier command stored for the same policy; they stay if absent. Rules of the configuration stay whatever is given, and a session's rules add to the host's. */
   rules?: PolicyRule[];
+  /** addRules joins rules to those that a command stored for the same policy, unless the same are there already. Callers that change one rule use it and removeRules, not rules: what others change at the same time stays. */
+  addRules?: PolicyRule[];
+  /** removeRules takes stored rules away: those with the same ruleId, decision, tool and match. One that isn't there is passed over. */
+  removeRules?: PolicyRule[];
   /** acceptWorkspace takes the rules of the workspace as its file has them now, of the session or without one of the runtime: what allows more than before counts only after that. Mode and rules stay, and must be absent. */
   acceptWorkspace?: boolean;
   /** Reason for people. */
