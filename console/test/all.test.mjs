@@ -1,7 +1,7 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { assert, axe, eventually, go, noSidewaysScroll, ownServer, server, settle, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
@@ -127,16 +127,16 @@ export default {
   "the figures of the fleet are those of the API, and go on with the time": async (t) => {
     const s = await ownServer(t, {
       answers: [
-        { when: { contains: "stall" }, text: "too late", stall: "1h" },
-        { when: { contains: "form" }, ask: { prompt: "Which?", schema: { type: "object", properties: { one: { type: "string" } } } } },
-        { when: { contains: "bad" }, error: { category: "invalid_request", message: "no such thing" } },
-        { when: { contains: "pay" }, text: "paid", usage: { inputTokens: 100_000, outputTokens: 1000 } },
+        { when: { contains: "migrate" }, text: "too late", stall: "1h" },
+        { when: { contains: "deploy" }, ask: { prompt: "Which?", schema: { type: "object", properties: { one: { type: "string" } } } } },
+        { when: { contains: "summarize" }, text: "paid", usage: { inputTokens: 100_000, outputTokens: 1000 } },
+        { when: { contains: "dependencies" }, error: { category: "invalid_request", message: "no such thing" } },
       ],
     });
-    await s.turn("stall", { sessionId: "runs" });
-    for (const id of ["asks", "asks_too"]) await s.asked(await s.turn("form", { sessionId: id }));
-    for (const id of ["fails", "fails_too", "fails_once"]) await s.done(await s.turn("bad", { sessionId: id }));
-    await s.done(await s.turn("pay", { sessionId: "fails_once" })); // it doesn't stand as failed any more, and its turn did fail
+    await s.turn("migrate the schema", { sessionId: "runs" });
+    for (const [id, text] of [["asks", "deploy the docs"], ["asks_too", "deploy to staging"]]) await s.asked(await s.turn(text, { sessionId: id }));
+    for (const [id, text] of [["fails", "update the dependencies"], ["fails_too", "list outdated dependencies"], ["fails_once", "pin the dependencies"]]) await s.done(await s.turn(text, { sessionId: id }));
+    await s.done(await s.turn("summarize what changed", { sessionId: "fails_once" })); // it doesn't stand as failed any more, and its turn did fail
     const page = await visit(t, s, "/");
     const shows = (label, value) => page.locator(".figure", { hasText: label }).locator("strong").getByText(value, { exact: true }).waitFor();
     const total = async (name, params) => String((await s.call(name, { ...params, limit: 1 })).total);
@@ -157,6 +157,7 @@ export default {
     const meters = await page.locator(".figure meter").evaluateAll((all) => all.map((m) => [m.ariaLabel, m.value]));
     assert.deepEqual(meters.map(([name]) => name), full.map((q) => `${q.quota} used`));
     for (const [i, q] of full.entries()) if (q.quota !== "storedBytes") assert.ok(Math.abs(meters[i][1] - q.used / q.limit) < 1e-9, q.quota);
+    await screen(page, "fleet", { width: 1200, height: 660 });
     // Each leads to as many as it counts.
     await page.getByRole("link", { name: /Failed turns/ }).click();
     const list = page.getByRole("table", { name: "Failed turns" });

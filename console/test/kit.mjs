@@ -261,10 +261,11 @@ export async function noSidewaysScroll(page, what = "") {
 }
 
 /** screen takes a picture for docs, if asked to. */
-export async function screen(page, name) {
+export async function screen(page, name, size = { width: 1000, height: 620 }) {
   if (!process.env.AGENTD_TEST_SCREENS) return;
   const usual = page.viewportSize();
-  await page.setViewportSize({ width: 1000, height: 620 });
+  await page.setViewportSize(size);
+  await page.waitForTimeout(300); // panes are laid out for their new size, a graph in a worker
   // The folders of a test are nobody's: a picture shows one that a reader may have.
   const shown = await page.evaluateHandle((mine) => {
     const path = new RegExp(`${mine.replace(/[^\w/]/g, "\\$&")}(/server-\\w+)?(/work)?`, "g");

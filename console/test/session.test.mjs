@@ -47,7 +47,6 @@ export default {
     const whole = Date.now() - asked;
     t.log = `shown ${took} ms after its first fact, a whole page in ${whole} ms`;
     assert.ok(took < 1000 + 5 * whole, t.log);
-    await screen(page, "fleet");
     await lane.click();
     const said = page.locator(".said").last();
     await said.getByText("word3").waitFor();
@@ -115,7 +114,7 @@ export default {
     assert.equal(await page.locator(`[data-call]`).count(), all.filter((e) => e.type === "tool.started" && e.sequence <= at).length);
     await page.locator(`.fact.current[data-sequence="${at}"]`).waitFor();
     await page.locator("svg .node").first().waitFor();
-    await screen(page, "session-past");
+    await screen(page, "session-past", { width: 1400, height: 820 });
     await page.keyboard.press("ArrowRight");
     await page.locator(`.session[data-shown="${at + 1}"]`).waitFor();
     await page.keyboard.press("ArrowLeft");
