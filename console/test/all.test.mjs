@@ -157,6 +157,9 @@ export default {
     const meters = await page.locator(".figure meter").evaluateAll((all) => all.map((m) => [m.ariaLabel, m.value]));
     assert.deepEqual(meters.map(([name]) => name), full.map((q) => `${q.quota} used`));
     for (const [i, q] of full.entries()) if (q.quota !== "storedBytes") assert.ok(Math.abs(meters[i][1] - q.used / q.limit) < 1e-9, q.quota);
+    // A turn of just now is seen at the end of its lane, not cut off there.
+    const bars = await page.locator(".strip .bar").evaluateAll((all) => all.map((b) => [b.getBoundingClientRect(), b.parentElement.getBoundingClientRect()]).map(([b, strip]) => b.width >= 4 && b.right <= strip.right + 0.5));
+    assert.deepEqual(bars, Array(7).fill(true));
     await screen(page, "fleet", { width: 1200, height: 660 });
     // Each leads to as many as it counts.
     await page.getByRole("link", { name: /Failed turns/ }).click();

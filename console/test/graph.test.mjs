@@ -58,6 +58,8 @@ export default {
     const graph = page.locator("section[aria-label=Graph]");
     await graph.locator(`.node[data-id="${actionId}"]`).waitFor();
     await graph.locator('.node[data-id$="/files"]').waitFor();
+    // No text leaves its box, whatever the fonts.
+    assert.deepEqual(await graph.locator(".node").evaluateAll((all) => all.filter((n) => [...n.querySelectorAll("*")].some((x) => x.getBoundingClientRect().right > n.querySelector("rect").getBoundingClientRect().right + 0.5)).map((n) => n.textContent)), []);
     const edges = await graph.locator("path.edge").evaluateAll((l) => l.map((x) => ({ ...x.dataset })));
     const nodes = await graph.locator(".node").evaluateAll((l) => l.map((x) => x.dataset.id));
     assert.ok(edges.length >= nodes.length - 1, `${edges.length} edges between ${nodes.length} nodes`);
