@@ -222,6 +222,17 @@ export default {
     // Over time each model has a colour of its own.
     await page.getByRole("heading", { name: "Cost by day and model" }).waitFor();
     await page.getByRole("list", { name: "Colours" }).getByText("demo/demo").waitFor();
+    // The axis is time: spans in which nothing was used are there, too, and the last one is now.
+    const spans = async () => page.locator("main .scroll table tbody th").allInnerTexts();
+    const days = await spans();
+    assert.ok(days.length === 8 && days.at(-1) === new Date().toLocaleDateString("en-CA", { timeZone: "UTC", month: "short", day: "numeric" }), String(days));
+    const bars = await page.locator("main svg rect[class^=series] title").allTextContents();
+    assert.ok(bars.length >= 8 && bars.filter((b) => b.startsWith(`${days[0]},`)).every((b) => b.endsWith("$0")), String(bars));
+    for (const [range, many] of [["24 hours", 25], ["A year", 12]]) {
+      await page.getByRole("button", { name: range }).click();
+      await page.waitForFunction((n) => document.querySelectorAll("main .scroll table tbody th").length - n in { 0: 1, 1: 1 }, many);
+    }
+    await page.getByRole("button", { name: "7 days" }).click();
     await page.getByRole("button", { name: "By session" }).click();
     await page.getByRole("link", { name: "counted" }).waitFor();
     await screen(page, "usage");
