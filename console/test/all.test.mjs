@@ -251,13 +251,22 @@ export default {
       }
     }
   },
-  "a phone shows every page without sideways scrolling": async (t) => {
+  "every page fits, and says in each row what it is, on a phone and in windows of any width": async (t) => {
     const s = await server();
     const all = await pages(s);
+    await s.call("create_schedule", { title: "every hour", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
     const page = await visit(t, s, "/", { viewport: { width: 390, height: 844 } });
-    for (const path of all) {
-      await open(page, path);
-      await noSidewaysScroll(page, path);
+    let rows = 0;
+    for (const width of [390, 641, 820, 1000]) {
+      await page.setViewportSize({ width, height: 844 });
+      for (const path of all) {
+        await open(page, path);
+        await noSidewaysScroll(page, `${path} ${width}`);
+        const firsts = await page.locator("[role=table] .all .line").evaluateAll((lines) => lines.map((l) => [l.querySelector("[role=cell]:not(:has(input))"), l].map((x) => Math.round(x.getBoundingClientRect().width))));
+        rows += firsts.length;
+        assert.ok(firsts.every(([w, line]) => w >= (line < 600 ? 60 : 120)), `${path} ${width}: ${JSON.stringify(firsts)}`);
+      }
     }
+    assert.ok(rows > 12, String(rows));
   },
 };
