@@ -330,8 +330,11 @@ type Store interface {
 // claims; the others find what it left.
 type Shared interface {
 	Store
-	// Nodes returns the nodes that are registered, this one first.
+	// Nodes returns the nodes that are registered, this one first. It costs the same however
+	// many sessions there are.
 	Nodes(ctx context.Context) ([]Node, error)
+	// CountOwned counts the sessions that each of the nodes owns.
+	CountOwned(ctx context.Context, nodeIDs ...string) (map[string]int64, error)
 	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
 	// a live node owns it, which is fenced from then on.
 	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)
@@ -456,8 +459,6 @@ type Node struct {
 	// Self says that it is this process, Alive that its lease holds.
 	Self, Alive          bool
 	LastSeen, LeaseUntil time.Time
-	// Sessions counts those that it owns.
-	Sessions int64
 }
 
 // Meta describes a store.
