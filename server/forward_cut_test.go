@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/fault"
 	"agentd/server"
@@ -60,5 +61,31 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAMountRefusesInItsOwnWords: that a request can't be passed on is said as the handler's
+// protocol says it, if that has a form of its own.
+func TestAMountRefusesInItsOwnWords(t *testing.T) {
+	f := fault.New(fault.Unavailable, "the session is owned by node b")
+	f.Elsewhere = "http://127.0.0.1:1"
+	handler := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !server.PassOn(q.Context(), f) {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	refuse := func(w http.ResponseWriter, err error) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "own words: "+err.Error())
+	}
+	r := run(t, func(o *server.Options) {
+		o.MoveWait = time.Millisecond
+		o.Mounts = []server.Mount{{Prefix: "/own", Handler: handler, Refuse: refuse}, {Prefix: "/plain", Handler: handler}}
+	})
+	if a := r.getPath("/own"); a.status != http.StatusServiceUnavailable || !strings.HasPrefix(string(a.body), "own words: ") || !strings.Contains(string(a.body), "node b") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if p := r.getPath("/plain").problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {
+		t.Errorf("%+v", p)
 	}
 }

@@ -96,7 +96,7 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 const blockedFor = 200 * time.Millisecond
 
 func blocked(b *turnview.Blocked) *apiError {
-	return newError(http.StatusServiceUnavailable, "server_error", "blocked", b.String()+"; resume_thread lets it go on")
+	return newError(http.StatusServiceUnavailable, "server_error", b.Kind(), b.Explain("resume_thread"))
 }
 
 // actionRequired says that an action must be answered first.
