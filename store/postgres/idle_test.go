@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"agentd/internal/pgtest"
 	"agentd/store"
 	"agentd/store/postgres"
@@ -40,13 +42,7 @@ func TestIdleNodesReadNoMoreOfMoreSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		shut(t, s)
-		// What a connection counted is there to read once it is gone.
-		for open := 1; open > 0; {
-			if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'idle%'`).Scan(&open); err != nil {
-				t.Fatal(err)
-			}
-		}
+		closeCounted(t, conn, s)
 		return rowsRead(t, url) - before
 	}
 	if first, last := readBy(few), readBy(many); last > first+10*looks {
@@ -70,4 +66,57 @@ func rowsRead(t *testing.T, url string) (rows int64) {
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// TestLookingForWorkReadsByKey: what a node reads to find its own sessions, and those of a
+// node that is gone, is about these and not about all that have work. Nothing analyzes the
+// tables before.
+func TestLookingForWorkReadsByKey(t *testing.T) {
+	t.Parallel()
+	const gone = 20
+	url := pgtest.Quick(t).Database(t)
+	other := node(t, url, "other", time.Hour)
+	defer shut(t, other)
+	conn := connect(t, url)
+	execute(t, conn, `ALTER TABLE agentd.sessions SET (autovacuum_enabled = off)`)
+	execute(t, conn, `ALTER TABLE agentd.index_entries SET (autovacuum_enabled = off)`)
+	made := 0
+	readBeside := func(sessions int) (rows int64) {
+		execute(t, conn, fmt.Sprintf(`
+			INSERT INTO agentd.sessions (session_id, epoch, owner)
+				SELECT 's' || i, 1, CASE WHEN i <= %[3]d THEN 'dead' WHEN i <= 2 * %[3]d THEN 'idle' ELSE 'other' END FROM generate_series(%[1]d + 1, %[2]d) i;
+			INSERT INTO agentd.index_entries SELECT 'open', convert_to('s' || i, 'UTF8'), '' FROM generate_series(%[1]d + 1, %[2]d) i;
+			INSERT INTO agentd.index_entries SELECT 'place', convert_to('s' || i, 'UTF8'), convert_to(E'node:dead\n\n{}', 'UTF8') FROM generate_series(%[1]d + 1, %[2]d) i`, made, sessions, gone))
+		made = sessions
+		before := rowsRead(t, url)
+		s := openStore(t, url+"&application_name=idle", &postgres.Options{NodeID: "idle", LeaseTTL: time.Hour, PollInterval: time.Hour, MaxConns: 1, AllowUnsafe: true})
+		which := &store.Adoption{Kind: "open", Places: "place", Reach: []string{"node:idle"}}
+		for range 10 {
+			if found, err := s.Displaced(t.Context(), which, 64); err != nil || len(found) != gone {
+				t.Fatalf("%d sessions are found, %v", len(found), err)
+			}
+			if ids, err := s.Owned(t.Context(), "open"); err != nil || len(ids) != gone {
+				t.Fatalf("the node has %d sessions, %v", len(ids), err)
+			}
+		}
+		closeCounted(t, conn, s)
+		return rowsRead(t, url) - before
+	}
+	if first, last := readBeside(3*gone), readBeside(2000); last > 2*first {
+		t.Errorf("a node reads %d rows beside %d sessions with work, and %d beside 2000", first, 3*gone, last)
+	} else {
+		t.Logf("%d rows beside %d sessions with work, %d beside 2000", first, 3*gone, last)
+	}
+}
+
+// closeCounted closes a store whose connections are named idle. What a connection counted is
+// there to read once it is gone.
+func closeCounted(t *testing.T, conn *pgx.Conn, s *postgres.Store) {
+	t.Helper()
+	shut(t, s)
+	for open := 1; open > 0; {
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'idle%'`).Scan(&open); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
