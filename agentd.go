@@ -122,12 +122,11 @@ type Runtime struct {
 
 	background sync.WaitGroup
 	stop       context.CancelFunc
-	// awaySince is since when sessions are seen whose files are out of reach; it and gone
-	// belong to the goroutine that takes sessions over.
-	awaySince map[string]time.Time
-	gone      goneNodes
-	hostNews  *takeover.HostNews
-	takes     *takeover.Queue
+	// displacements and gone belong to the goroutine that takes sessions over.
+	displacements takeover.Displacements
+	gone          goneNodes
+	hostNews      *takeover.HostNews
+	takes         *takeover.Queue
 	// life ends with the runtime. drains guards stopDrain, which ends a drain.
 	life      context.Context //nolint:containedctx // it is the runtime's own
 	drains    sync.Mutex

@@ -181,46 +181,34 @@ func (r *Runtime) describeNode() store.About {
 	return a
 }
 
-// strandAfter is how long a session's files may be out of reach before that becomes a fact:
-// another node may reach them, and their own may only be restarting.
-const strandAfter = 2 * time.Second
-
 // displacedAtOnce is how many such sessions are looked at in one go.
 const displacedAtOnce = 64
 
 // displaced looks for sessions that lost their node and that not every node can go on with.
 // What this node reaches it takes up; of the others it says after a while that no node does.
 func (r *Runtime) displaced(ctx context.Context) error {
-	ids, err := r.manager.Displaced(ctx, displacedAtOnce)
+	found, err := r.manager.Displaced(ctx, displacedAtOnce)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	seen := map[string]time.Time{}
 	var here []string
-	for _, id := range ids {
-		away := false
+	for _, try := range r.displacements.Due(found, time.Now()) {
+		away, id := false, try.SessionID
 		if err := r.manager.Read(ctx, id, func(s *state.Session) error {
 			away = r.manager.IsAway(s)
 			return nil
 		}); err != nil {
 			continue // another node has it, or it is gone
 		}
-		first, known := r.awaySince[id]
 		switch {
 		case !away:
 			here = append(here, id)
-		case !known:
-			seen[id] = now
-		case now.Sub(first) < strandAfter:
-			seen[id] = first
-		default:
+		case try.Strand:
 			if err := r.loop.Strand(ctx, id); err != nil && ctx.Err() == nil && !session.OwnedElsewhere(err) {
 				r.opt.Logger.Warn("a session whose files are out of reach could not be blocked", "sessionId", id, "error", err)
 			}
 		}
 	}
-	r.awaySince = seen
 	if len(here) > 0 {
 		r.takes.TakeUpSoon(ctx, here)
 	}

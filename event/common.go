@@ -176,6 +176,9 @@ type ThreadUpdated struct {
 	ChangedBy *Actor `json:"changedBy,omitempty"`
 }
 
+// PlaceUnreachable is the code of threads that wait until a node reaches the session's files.
+const PlaceUnreachable = "place_unreachable"
+
 // QueueEntry is one waiting turn.
 type QueueEntry struct {
 	// TurnID is the turn that waits.

@@ -46,7 +46,7 @@ func (l *Loop) Strand(ctx context.Context, sessionID string) error {
 			lost = append(lost, l.recoverThread(tx, t)...)
 			if t.Block == nil && !blockedIn(tx, t.ThreadID) {
 				tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
-					Status: "blocked", Code: session.PlaceUnreachable, Reason: session.AwayReason(sessionID, tx.State.Place) + "; it goes on by itself when the files are there again",
+					Status: "blocked", Code: event.PlaceUnreachable, Reason: session.AwayReason(sessionID, tx.State.Place) + "; it goes on by itself when the files are there again",
 				}})
 			}
 		}

@@ -93,10 +93,21 @@ func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request,
 		}
 	}
 	w.WriteHeader(res.StatusCode)
-	stop := context.AfterFunc(ctx, func() { _ = res.Body.Close() })
+	passBack(ctx, w, r, q, res.Body)
+	return nil
+}
+
+// passBack sends the body of another node's answer on as it comes, until ctx ends. A body that
+// breaks off is broken off here as well: its end would say that the client has all of it.
+func passBack(ctx context.Context, w http.ResponseWriter, r *http.Request, q *request, body io.ReadCloser) {
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
 	defer stop()
-	_, err = io.Copy(&flushing{w, http.NewResponseController(w)}, res.Body)
-	return ignoreGone(err)
+	if _, err := io.Copy(&flushing{w, http.NewResponseController(w)}, body); err != nil {
+		if r.Context().Err() == nil {
+			q.err = fault.Wrap(fault.Unavailable, err, "the answer of the node that owns the session broke off")
+		}
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // flushing sends each piece at once.

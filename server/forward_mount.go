@@ -167,8 +167,6 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	}
 	copyHeader(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
-	stop := context.AfterFunc(ctx, func() { _ = res.Body.Close() })
-	defer stop()
-	_, err = io.Copy(&flushing{w, http.NewResponseController(w)}, res.Body)
-	return ignoreGone(err)
+	passBack(ctx, w, r, q, res.Body)
+	return nil
 }

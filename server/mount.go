@@ -64,6 +64,9 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 		maps.Copy(w.Header(), header)
 		err := s.forwardMount(w, r, q, pass)
 		if !onItsWay(err) || time.Since(began) > s.opt.MoveWait || !pause(r.Context(), nodeCheck/2) {
+			if err != nil && m.Refuse != nil && w.status == 0 && r.Context().Err() == nil {
+				m.Refuse(w, err)
+			}
 			return err
 		}
 		pass.again(r) // the session is on its way to another node, or here

@@ -119,6 +119,9 @@ type Mount struct {
 	// are part of MaxBodies.
 	Spools  bool
 	Handler http.Handler
+	// Refuse says in the protocol of the handler why a request could not be passed on to the
+	// node that owns the session. If nil, that is a problem as at agentd's own addresses.
+	Refuse func(w http.ResponseWriter, err error)
 }
 
 // maxHeartbeat is what the wire contract promises.

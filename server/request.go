@@ -64,13 +64,20 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer q.answer.Sent()
 	defer func() {
 		s.metrics.inFlight.Add(-1)
-		if v := recover(); v != nil {
+		v := recover()
+		aborted := isAbort(v)
+		if v != nil && !aborted {
 			s.answerPanic(rec, q, v)
 		}
 		took := time.Since(began)
 		s.countRequest(r, rec, q, took)
-		rec.deliver(r)
+		if !aborted {
+			rec.deliver(r)
+		}
 		s.logRequest(r, rec, q, took)
+		if aborted {
+			panic(v)
+		}
 	}()
 	if q.err = s.serveRequest(rec, r, q); q.err != nil && rec.status == 0 {
 		if r.Context().Err() != nil && errors.Is(q.err, context.Canceled) {
@@ -195,11 +202,15 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
+// isAbort reports whether a handler broke its answer off, so that the client doesn't take it
+// for whole.
+func isAbort(v any) bool {
+	err, ok := v.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
 // answerPanic answers a request in which agentd has a defect.
 func (s *Server) answerPanic(w *recorder, q *request, v any) {
-	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(v)
-	}
 	s.metrics.panics.Add(1)
 	s.opt.Logger.Error("a request failed on an internal error", "panic", v, "requestId", q.id, "stack", string(debug.Stack()))
 	if w.status == 0 {

@@ -385,16 +385,12 @@ func (r *request) listNodes(ctx context.Context, p *command.ListNodes) (*command
 	if err != nil {
 		return nil, err
 	}
-	if r.m.shared == nil {
-		page.Offer(r.m.onlyNode())
-	} else {
-		nodes, err := r.m.shared.Nodes(ctx)
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		for i := range nodes {
-			page.Offer(nodeRecord(&nodes[i]))
-		}
+	records, err := r.m.nodeRecords(ctx, func(*store.Node) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		page.Offer(record)
 	}
 	return &command.ListNodesResult{Nodes: page.Things(), Total: page.Total, NextCursor: page.Next()}, nil
 }

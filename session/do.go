@@ -62,14 +62,6 @@ func withRequest[P command.Params, R any](m *Manager, do func(*request, context.
 	}
 }
 
-// CreateSession opens a session as a part of another command of the same caller.
-func (m *Manager) CreateSession(ctx context.Context, caller command.Caller, p *command.CreateSession) (*command.CreateSessionResult, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
-	return withRequest(m, (*request).createSession)(ctx, caller, p)
-}
-
 func (m *Manager) request(caller command.Caller, p command.Params) (*request, error) {
 	req := &request{m: m, caller: caller, by: event.BySession}
 	if d, ok := command.Lookup(p.Command()); ok {

@@ -207,21 +207,41 @@ func (m *Manager) Nodes(ctx context.Context) ([]store.Node, error) {
 
 // NodeRecord is what is known of a node.
 func (m *Manager) NodeRecord(ctx context.Context, nodeID string) (*command.NodeRecord, error) {
+	records, err := m.nodeRecords(ctx, func(n *store.Node) bool { return n.ID == nodeID })
+	if err != nil {
+		return nil, err
+	}
+	if m.shared == nil || len(records) == 1 {
+		return &records[0], nil
+	}
+	return nil, storeFault(errors.Join(store.ErrNotFound, errStopped))
+}
+
+// nodeRecords is what is known of the nodes that are wanted. A store that one process has to
+// itself has one node.
+func (m *Manager) nodeRecords(ctx context.Context, wanted func(*store.Node) bool) ([]command.NodeRecord, error) {
 	if m.shared == nil {
-		r := m.onlyNode()
-		return &r, nil
+		return []command.NodeRecord{m.onlyNode()}, nil
 	}
 	nodes, err := m.shared.Nodes(ctx)
 	if err != nil {
 		return nil, storeFault(err)
 	}
+	var records []command.NodeRecord
+	var ids []string
 	for i := range nodes {
-		if nodes[i].ID == nodeID {
-			r := nodeRecord(&nodes[i])
-			return &r, nil
+		if n := &nodes[i]; wanted(n) {
+			records, ids = append(records, nodeRecord(n)), append(ids, n.ID)
 		}
 	}
-	return nil, storeFault(errors.Join(store.ErrNotFound, errStopped))
+	owned, err := m.shared.CountOwned(ctx, ids...)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	for i := range records {
+		records[i].Sessions = owned[records[i].NodeID]
+	}
+	return records, nil
 }
 
 // onlyNode is the node of a store that one process has to itself.
@@ -242,7 +262,7 @@ func nodeRecord(n *store.Node) command.NodeRecord {
 		state = "open"
 	}
 	return command.NodeRecord{
-		NodeID: n.ID, Address: n.Address, Self: n.Self, Alive: n.Alive, LastSeenAt: n.LastSeen, LeaseUntil: n.LeaseUntil, Sessions: n.Sessions,
+		NodeID: n.ID, Address: n.Address, Self: n.Self, Alive: n.Alive, LastSeenAt: n.LastSeen, LeaseUntil: n.LeaseUntil,
 		Pool: n.Pool, Labels: n.Labels, State: state, Running: n.Running, Waiting: n.Waiting,
 	}
 }

@@ -46,13 +46,13 @@ func TestWhoMayNotDeleteCostsNothing(t *testing.T) {
 		t.Helper()
 		s := &counted{Store: storetest.NewMem()}
 		k := newKitOn(t, s, nil)
+		table := command.NewTable(command.TableOptions{Repeats: k.m})
+		k.m.Register(table)
 		for i := range sessions {
-			if _, err := k.m.CreateSession(t.Context(), callerOf("acme"), &command.CreateSession{SessionID: fmt.Sprintf("sess_%d", i)}); err != nil {
+			if _, err := table.Do(t.Context(), callerOf("acme"), &command.CreateSession{SessionID: fmt.Sprintf("sess_%d", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		table := command.NewTable(command.TableOptions{Repeats: k.m})
-		k.m.Register(table)
 		if _, err := table.Do(t.Context(), callerOf("acme"), &command.SubmitTurn{SessionID: "sess_1", Input: command.Text("busy")}); err != nil {
 			t.Fatal(err)
 		}

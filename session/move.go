@@ -17,9 +17,6 @@ import (
 // This file has what is done about nodes that don't come back: they leave the list, and the
 // sessions whose files only they had are given another place. See decision 31.
 
-// PlaceUnreachable is the code of threads that wait until a node reaches the session's files.
-const PlaceUnreachable = "place_unreachable"
-
 // listedPlaced is how many sessions of a node are named.
 const listedPlaced = 100
 
@@ -182,7 +179,7 @@ func (m *Manager) claimToMove(ctx context.Context, sessionID string) (store.Clai
 // ResumePlaced lets the threads of a session go on that wait for its files and nothing else.
 func ResumePlaced(tx *Tx, reason string) {
 	for _, t := range tx.State.Threads {
-		if t.Block != nil && t.Block.Code == PlaceUnreachable {
+		if t.Block != nil && t.Block.Code == event.PlaceUnreachable {
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
 				Status: "resumed", Reason: reason,
 			}})

@@ -102,15 +102,15 @@ func (m *Manager) adoption() *store.Adoption {
 
 // Displaced returns sessions with unfinished work that no live node has and that lie
 // outside of the places which this node reaches for sure.
-func (m *Manager) Displaced(ctx context.Context, limit int) ([]string, error) {
+func (m *Manager) Displaced(ctx context.Context, limit int) ([]store.Displaced, error) {
 	if !m.HasPlaces() {
 		return nil, nil
 	}
-	ids, err := m.shared.Displaced(ctx, m.adoption(), limit)
+	found, err := m.shared.Displaced(ctx, m.adoption(), limit)
 	if err != nil {
-		return ids, storeFault(err)
+		return nil, storeFault(err)
 	}
-	return ids, nil
+	return found, nil
 }
 
 // errAway says that a session's files are out of reach of every live node.

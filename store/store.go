@@ -330,8 +330,11 @@ type Store interface {
 // claims; the others find what it left.
 type Shared interface {
 	Store
-	// Nodes returns the nodes that are registered, this one first.
+	// Nodes returns the nodes that are registered, this one first. It costs the same however
+	// many sessions there are.
 	Nodes(ctx context.Context) ([]Node, error)
+	// CountOwned counts the sessions that each of the nodes owns.
+	CountOwned(ctx context.Context, nodeIDs ...string) (map[string]int64, error)
 	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
 	// a live node owns it, which is fenced from then on.
 	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)
@@ -342,8 +345,9 @@ type Shared interface {
 	// moment.
 	Adopt(ctx context.Context, which *Adoption, limit int) ([]string, error)
 	// Displaced returns such sessions whose place is none of those that this node reaches
-	// for sure, and which are not marked as being away; at most limit of them.
-	Displaced(ctx context.Context, which *Adoption, limit int) ([]string, error)
+	// for sure, and which are not marked as being away; at most limit of them, first those
+	// whose turn this node is. It takes none.
+	Displaced(ctx context.Context, which *Adoption, limit int) ([]Displaced, error)
 	// Forget takes a node whose lease has ended off the list; one that gives a sign of life
 	// is on it again. It does nothing to a node whose lease holds, or which gave one after
 	// it was last seen as the caller says: so it can be repeated.
@@ -390,6 +394,15 @@ type Adoption struct {
 	// be taken over by any node.
 	Places string
 	Reach  []string
+}
+
+// Displaced is a session of [Shared.Displaced]. The live nodes that take work divide these
+// among themselves by the session's id.
+type Displaced struct {
+	SessionID string
+	// Turn is 0 for the node that is to try first, 1 for the one after it, and so on: each
+	// gives those before it some time, so that they don't all try at once.
+	Turn int
 }
 
 // PlacedAway is the second line of an entry about a session's place that no node reaches.
@@ -446,8 +459,6 @@ type Node struct {
 	// Self says that it is this process, Alive that its lease holds.
 	Self, Alive          bool
 	LastSeen, LeaseUntil time.Time
-	// Sessions counts those that it owns.
-	Sessions int64
 }
 
 // Meta describes a store.

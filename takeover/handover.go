@@ -10,8 +10,9 @@ import (
 )
 
 // offerFor is how long the other nodes have to take a session whose place one of them may
-// reach. They look more often, and say of no session meanwhile that it is out of reach.
-const offerFor = time.Second
+// reach. Each of them has had its turn by then, and says of no session meanwhile that it is
+// out of reach.
+const offerFor = 2 * time.Second
 
 // HandOver is one drain: a node parts with its sessions, each between two steps. What no
 // other node reaches for sure stays: without an owner it would count as lost as soon as this

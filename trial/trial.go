@@ -24,31 +24,28 @@ func (r *Runner) startTrial(ctx context.Context, caller command.Caller, p *comma
 	if err != nil {
 		return nil, err
 	}
-	sessionID, err := r.sessionForTrial(ctx, caller, p)
+	to, err := r.targetOfTrial(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
-	return session.Write(ctx, r.manager, caller, p, sessionID, asBenchmark, func(tx *session.Tx) (*command.StartBenchmarkTrialResult, error) {
+	return session.WriteTo(ctx, r.manager, caller, p, to, asBenchmark, func(tx *session.Tx) (*command.StartBenchmarkTrialResult, error) {
 		return s.emit(tx, session.ActorOf(caller))
 	})
 }
 
-// sessionForTrial returns the session that a trial goes to: the named one, that of
+// targetOfTrial returns the session that a trial goes to: the named one, that of
 // the trial if it exists already, or a new one.
-func (r *Runner) sessionForTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (string, error) {
+func (r *Runner) targetOfTrial(ctx context.Context, caller command.Caller, p *command.StartBenchmarkTrial) (session.Target, error) {
 	if p.SessionID != "" {
-		return p.SessionID, nil
+		return session.Target{SessionID: p.SessionID}, nil
 	}
 	if id := p.Benchmark.TrialID; id != "" {
 		if found, err := r.manager.Locate(ctx, session.KindTrial, id); fault.KindOf(err) != fault.NotFound {
-			return r.visibleTrial(ctx, caller, id, found, err)
+			found, err = r.visibleTrial(ctx, caller, id, found, err)
+			return session.Target{SessionID: found}, err
 		}
 	}
-	created, err := r.manager.CreateSession(ctx, caller, &command.CreateSession{Title: "trial of " + p.Benchmark.TaskID})
-	if err != nil {
-		return "", err
-	}
-	return created.SessionID, nil
+	return r.manager.NewTarget("trial of " + p.Benchmark.TaskID), nil
 }
 
 // visibleTrial returns the session of a trial that exists. A caller who may not see it

@@ -72,11 +72,11 @@ func (w *Work) createSchedule(ctx context.Context, caller command.Caller, p *com
 	if err := w.checkInterval(caller.Account, p, due); err != nil {
 		return nil, err
 	}
-	sessionID, err := w.sessionForSchedule(ctx, caller, p)
+	to, err := w.targetOf(ctx, session.KindSchedule, p.ScheduleID, p.SessionID, p.Title)
 	if err != nil {
 		return nil, err
 	}
-	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
+	return session.WriteTo(ctx, w.m, caller, p, to, asWork, func(tx *session.Tx) (*command.ScheduleResult, error) {
 		if err := w.checkInterval(tx.State.Account, p, due); err != nil {
 			return nil, err
 		}
@@ -116,19 +116,6 @@ func (t *timing) shortest(now time.Time) time.Duration {
 		least, at = min(least, next.Sub(at)), next
 	}
 	return least
-}
-
-func (w *Work) sessionForSchedule(ctx context.Context, caller command.Caller, p *command.CreateSchedule) (string, error) {
-	if p.SessionID == "" && p.ScheduleID != "" {
-		if id, err := w.m.Locate(ctx, session.KindSchedule, p.ScheduleID); fault.KindOf(err) != fault.NotFound {
-			return id, err
-		}
-	}
-	title := p.Title
-	if title == "" {
-		title = "schedule"
-	}
-	return w.sessionForJob(ctx, caller, &command.CreateJob{SessionID: p.SessionID, Title: title})
 }
 
 // emitSchedule emits a new schedule.

@@ -36,7 +36,7 @@ func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.
 	if err != nil {
 		return nil, err
 	}
-	sessionID, err := w.sessionForJob(ctx, caller, p)
+	to, err := w.targetOfJob(ctx, caller, p)
 	if err != nil {
 		return nil, err
 	}
@@ -44,41 +44,41 @@ func (w *Work) createJob(ctx context.Context, caller command.Caller, p *command.
 	if err != nil {
 		return nil, err
 	}
-	return session.Write(ctx, w.m, caller, p, sessionID, asWork, func(tx *session.Tx) (*command.JobResult, error) {
+	return session.WriteTo(ctx, w.m, caller, p, to, asWork, func(tx *session.Tx) (*command.JobResult, error) {
 		return w.emitJob(tx, p, itemsRef, session.ActorOf(caller))
 	})
 }
 
-// sessionForJob returns the session that a job goes to: the named one, that of
-// the job if it exists already, or a new one.
-func (w *Work) sessionForJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (string, error) {
+// targetOfJob returns the session that a job goes to: the named one, that of the job if it
+// exists already, or a new one.
+func (w *Work) targetOfJob(ctx context.Context, caller command.Caller, p *command.CreateJob) (session.Target, error) {
 	if p.TaskID != "" {
 		f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 		if err == nil && p.SessionID != "" && p.SessionID != f.sessionID {
 			err = fault.New(fault.Conflict, "task %s is in session %s: a job must be in its task's session", p.TaskID, f.sessionID)
 		}
 		if err != nil {
-			return "", err
+			return session.Target{}, err
 		}
-		return f.sessionID, nil
+		return session.Target{SessionID: f.sessionID}, nil
 	}
-	if p.SessionID != "" {
-		return p.SessionID, nil
-	}
-	if p.JobID != "" {
-		if id, err := w.m.Locate(ctx, session.KindJob, p.JobID); fault.KindOf(err) != fault.NotFound {
-			return id, err
+	return w.targetOf(ctx, session.KindJob, p.JobID, p.SessionID, p.Title)
+}
+
+// targetOf returns the session that something goes to: the named one, that of the thing if it
+// exists already, or a new one.
+func (w *Work) targetOf(ctx context.Context, kind, id, sessionID, title string) (session.Target, error) {
+	if sessionID == "" && id != "" {
+		found, err := w.m.Locate(ctx, kind, id)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return session.Target{}, err
 		}
+		sessionID = found
 	}
-	title := p.Title
-	if title == "" {
-		title = "job"
+	if sessionID == "" {
+		return w.m.NewTarget(orElse(title, kind)), nil
 	}
-	created, err := w.m.CreateSession(ctx, caller, &command.CreateSession{Title: title})
-	if err != nil {
-		return "", err
-	}
-	return created.SessionID, nil
+	return session.Target{SessionID: sessionID}, nil
 }
 
 // jobLine is an item as it is stored.

@@ -48,9 +48,10 @@ type creation struct {
 	p      *command.CreateTask
 	digest string
 
-	sessionID, account string
-	parent             *found
-	depends            []*found
+	to      session.Target
+	account string
+	parent  *found
+	depends []*found
 }
 
 func (w *Work) newCreation(_ context.Context, caller command.Caller, p *command.CreateTask) (*creation, error) {
@@ -97,33 +98,24 @@ func (c *creation) resolve(ctx context.Context) (err error) {
 		}
 		c.depends = append(c.depends, f)
 	}
-	c.sessionID = c.p.SessionID
+	c.to.SessionID = c.p.SessionID
 	if c.p.ParentTaskID != "" {
 		if c.parent, err = c.w.findVisibleTask(ctx, c.caller, c.p.ParentTaskID); err != nil {
 			return err
 		}
-		if c.sessionID != "" && c.sessionID != c.parent.sessionID {
+		if c.to.SessionID != "" && c.to.SessionID != c.parent.sessionID {
 			return fault.New(fault.Conflict, "task %s is in session %s: a task must be in its parent's session", c.p.ParentTaskID, c.parent.sessionID)
 		}
-		c.sessionID = c.parent.sessionID
+		c.to.SessionID = c.parent.sessionID
 	}
-	if c.sessionID == "" {
-		return c.openSession(ctx)
+	if c.to.SessionID == "" {
+		c.to, c.account = c.w.m.NewTarget(orElse(c.p.Title, clip.Text(c.p.Objective, 80))), c.caller.Account
+		return nil
 	}
-	return c.w.m.ViewAs(ctx, c.caller, c.sessionID, func(st *state.Session) error {
+	return c.w.m.ViewAs(ctx, c.caller, c.to.SessionID, func(st *state.Session) error {
 		c.account = st.Account
 		return nil
 	})
-}
-
-func (c *creation) openSession(ctx context.Context) error {
-	c.sessionID, c.account = c.w.m.NewID(event.PrefixSession), c.caller.Account
-	title := c.p.Title
-	if title == "" {
-		title = clip.Text(c.p.Objective, 80)
-	}
-	_, err := c.w.m.CreateSession(ctx, c.caller, &command.CreateSession{SessionID: c.sessionID, Title: title})
-	return err
 }
 
 // write records the task and, if asked, starts it.
@@ -132,10 +124,10 @@ func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
 	if id == "" {
 		id = c.w.m.NewID(event.PrefixTask)
 	}
-	at := place{id, c.sessionID, c.account}
+	at := place{id, c.to.SessionID, c.account}
 	reserved := c.p.Start && c.p.Worker != "external" && c.p.Peer == "" && c.w.slots.reserve(at)
 	started := false
-	res, err := session.Write(ctx, c.w.m, c.caller, c.p, c.sessionID, event.ByWork, func(tx *session.Tx) (*command.TaskResult, error) {
+	res, err := session.WriteTo(ctx, c.w.m, c.caller, c.p, c.to, event.ByWork, func(tx *session.Tx) (*command.TaskResult, error) {
 		started = false
 		e, err := c.emit(tx, id)
 		if err != nil {
@@ -299,7 +291,7 @@ func taskOf(tx *session.Tx, scope event.Scope, p *event.TaskCreated) state.Task 
 // process stops before, recovery does it.
 func (c *creation) linkElsewhere(ctx context.Context, id string) error {
 	for _, d := range c.depends {
-		if d.sessionID == c.sessionID || d.record != nil {
+		if d.sessionID == c.to.SessionID || d.record != nil {
 			continue
 		}
 		if err := c.w.changeElsewhere(ctx, edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}); err != nil {
@@ -307,6 +299,6 @@ func (c *creation) linkElsewhere(ctx context.Context, id string) error {
 		}
 	}
 	// A dependency that ended in the meantime didn't know of this one.
-	c.w.book.mark(c.sessionID, id)
+	c.w.book.mark(c.to.SessionID, id)
 	return nil
 }

@@ -90,7 +90,7 @@ func (s *session) handleFact(t *translator, e *event.Event) {
 			s.modeChanged(c.Mode)
 		case turnview.BlockChanged:
 			if b := c.Blocked; b != nil {
-				s.finishPrompt("", &rpcError{Code: codeInternal, Message: b.String() + "; /resume lets it go on", Data: jsonObject("code", b.Code)})
+				s.finishPrompt("", &rpcError{Code: codeInternal, Message: b.Explain("/resume"), Data: jsonObject("code", b.Code)})
 			}
 		case turnview.Ended:
 			s.turnEnded(t, e.TurnID)

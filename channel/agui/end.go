@@ -12,8 +12,8 @@ func (n *narrator) settle() {
 	if n.ended {
 		return
 	}
-	if n.view.Blocked != nil {
-		n.fail(n.view.Blocked.String()+"; resume_thread lets it go on", "blocked")
+	if b := n.view.Blocked; b != nil {
+		n.fail(b.Explain("resume_thread"), b.Kind())
 		return
 	}
 	var waiting []object

@@ -182,6 +182,9 @@ func describeError(err error) *apiError {
 	return e
 }
 
+// Refuse answers a request with an error.
+func (a *API) Refuse(w http.ResponseWriter, err error) { writeError(w, err) }
+
 func writeError(w http.ResponseWriter, err error) {
 	e := describeError(err)
 	if e.status == http.StatusConflict || w.Header().Get(HeaderTurn) != "" {

@@ -22,6 +22,8 @@ type recorded struct {
 	command.Runtime
 	facts []command.Delivered
 	err   error
+	// block is why the thread doesn't go on, in JSON.
+	block string
 }
 
 func record(facts ...event.Event) *recorded {
@@ -33,7 +35,10 @@ func record(facts ...event.Event) *recorded {
 	return r
 }
 
-func (r *recorded) Do(context.Context, command.Caller, command.Params) (any, error) {
+func (r *recorded) Do(_ context.Context, _ command.Caller, p command.Params) (any, error) {
+	if _, ok := p.(*command.GetSession); ok && r.block != "" {
+		return json.RawMessage(`{"threads":[{"threadId":"thread_a","block":` + r.block + `}]}`), r.err
+	}
 	return &command.SubmitTurnResult{SessionID: "sess_a", ThreadID: "thread_a", TurnID: "turn_a", Sequence: 1}, r.err
 }
 
@@ -109,6 +114,20 @@ func TestATurnThatWasBlockedAndWentOn(t *testing.T) {
 	refused(t, post(t, stays, "/v1/chat/completions", ask), http.StatusServiceUnavailable, "blocked")
 	if code, v := getJSON(t, stays, "/v1/responses/resp_sess_a.turn_a"); code != http.StatusOK || v["status"] != "in_progress" || v["metadata"].(map[string]any)["agentd.blocked"] != "a restart" {
 		t.Errorf("asked for while it is blocked: %d %v", code, v)
+	}
+}
+
+// TestATurnBehindABlockedThread: the fact that says so is from before the turn, which doesn't
+// go on either.
+func TestATurnBehindABlockedThread(t *testing.T) {
+	for block, code := range map[string]string{
+		`{"reason":"a restart"}`:                                     "blocked",
+		`{"reason":"the files are away","code":"place_unreachable"}`: "place_unreachable",
+	} {
+		r := record(submitted())
+		r.block = block
+		api := openaiapi.New(openaiapi.Options{Runtime: r, Caller: adaptertest.Caller, Heartbeat: time.Millisecond})
+		refused(t, post(t, api, "/v1/chat/completions", `{"messages":[{"role":"user","content":"go"}]}`), http.StatusServiceUnavailable, code)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentd/channel"
+	"agentd/channel/turnview"
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
@@ -69,7 +70,12 @@ type view struct {
 	Threads []struct {
 		ThreadID  string `json:"threadId"`
 		TurnCount int64  `json:"turnCount"`
-		Turns     []struct {
+		Block     *struct {
+			Reason    string   `json:"reason"`
+			Code      string   `json:"code"`
+			ActionIDs []string `json:"actionIds"`
+		} `json:"block"`
+		Turns []struct {
 			TurnID string `json:"turnId"`
 		} `json:"turns"`
 	} `json:"threads"`
@@ -90,6 +96,16 @@ func (v *view) has(turnID string) bool {
 		}
 	}
 	return false
+}
+
+// blockOf says why a thread doesn't go on; nil if it does, or waits for an answer.
+func (v *view) blockOf(threadID string) *turnview.Blocked {
+	for i := range v.Threads {
+		if b := v.Threads[i].Block; v.Threads[i].ThreadID == threadID && b != nil && len(b.ActionIDs) == 0 {
+			return &turnview.Blocked{Reason: b.Reason, Code: b.Code}
+		}
+	}
+	return nil
 }
 
 func (a *API) sessionView(ctx context.Context, c command.Caller, sessionID string) (*view, error) {

@@ -53,6 +53,7 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 	defer stream.Close()
 	o := &outcome{turnview.View{TurnID: t.TurnID}}
 	var patience time.Time
+	looked := false
 	for o.End == nil {
 		wait := a.opt.Heartbeat
 		if o.Blocked != nil {
@@ -79,6 +80,13 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 			if err := l.Beat(); err != nil {
 				return o, err
 			}
+			if !looked && t.ThreadID != "" { // the thread may have been blocked before the turn came
+				v, err := a.sessionView(ctx, c, t.SessionID)
+				if err != nil {
+					return o, err
+				}
+				looked, o.Blocked = true, v.blockOf(t.ThreadID)
+			}
 		}
 		for i := range facts {
 			for _, c := range o.Read(facts[i].Data) {
@@ -96,7 +104,7 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 const blockedFor = 200 * time.Millisecond
 
 func blocked(b *turnview.Blocked) *apiError {
-	return newError(http.StatusServiceUnavailable, "server_error", "blocked", b.String()+"; resume_thread lets it go on")
+	return newError(http.StatusServiceUnavailable, "server_error", b.Kind(), b.Explain("resume_thread"))
 }
 
 // actionRequired says that an action must be answered first.

@@ -110,11 +110,25 @@ type PlanItem struct {
 	Status string `json:"status"`
 }
 
-// Blocked is why a thread doesn't go on until resume_thread.
+// Blocked is why a thread doesn't go on: until resume_thread, or until a node reaches the
+// session's files.
 type Blocked struct{ Reason, Code string }
 
-// String says so to a person.
-func (b *Blocked) String() string { return "the turn is blocked: " + b.Reason }
+// Explain says so to a person, with what the client calls the command that lets it go on.
+func (b *Blocked) Explain(resume string) string {
+	if b.Code == event.PlaceUnreachable {
+		return "the turn waits: " + b.Reason // which says that it goes on by itself
+	}
+	return "the turn is blocked: " + b.Reason + "; " + resume + " lets it go on"
+}
+
+// Kind is the code of the error with which a protocol ends what follows the turn.
+func (b *Blocked) Kind() string {
+	if b.Code == event.PlaceUnreachable {
+		return b.Code
+	}
+	return "blocked"
+}
 
 // Speaks tells a model call whose answer is the agent's, to the user or as another try
 // at an answer of the wrong form, from one for the runtime's own use.

@@ -79,7 +79,9 @@ func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
 			alive, gone = 0, 0
 			for _, n := range nodes {
 				if n.Self {
-					sessions = int(n.Sessions)
+					if owned, err := shared.CountOwned(ctx, n.ID); err == nil {
+						sessions = int(owned[n.ID])
+					}
 				}
 				if n.Alive {
 					alive++

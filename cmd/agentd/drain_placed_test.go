@@ -14,7 +14,6 @@ import (
 
 	"agentd/command"
 	"agentd/event"
-	"agentd/session"
 )
 
 // stepScript has a turn of two steps: a command that runs until there is a file, and an answer.
@@ -123,7 +122,7 @@ func TestDrainKeepsWhatOnlyOneNodeReaches(t *testing.T) {
 		t.Errorf("the node ended with %d", code)
 	}
 	blocked := b.until(id, event.TypeThreadUpdated, 1).Payload.(*event.ThreadUpdated)
-	if blocked.Status != "blocked" || blocked.Code != session.PlaceUnreachable {
+	if blocked.Status != "blocked" || blocked.Code != event.PlaceUnreachable {
 		t.Errorf("the first word about the thread is %+v", blocked)
 	}
 	f.placed("node-a", here, "repeat: true\nanswers: [{text: done}]", "").node(dir)

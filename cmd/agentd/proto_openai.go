@@ -21,8 +21,8 @@ func (s *serving) openaiMounts(rt command.Runtime) []server.Mount {
 		Models: func() []string { return models },
 	})
 	return []server.Mount{
-		{Prefix: "/v1/chat/completions", Handler: api},
-		{Prefix: "/v1/responses", Handler: api},
+		{Prefix: "/v1/chat/completions", Handler: api, Refuse: api.Refuse},
+		{Prefix: "/v1/responses", Handler: api, Refuse: api.Refuse},
 		{Prefix: "/v1/models", Handler: api},
 	}
 }

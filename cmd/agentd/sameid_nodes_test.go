@@ -12,6 +12,7 @@ import (
 
 // TestTwoNodesMakeTheSameAtOnce: callers who give the same id to something new at two nodes at the
 // same time get what they would get one after the other, with every command that takes such an id.
+// The one that is too late leaves no session behind.
 func TestTwoNodesMakeTheSameAtOnce(t *testing.T) {
 	a, b := nodes(t)
 	made := call[command.CreateSessionResult](a, &command.CreateSession{})
@@ -38,7 +39,9 @@ func TestTwoNodesMakeTheSameAtOnce(t *testing.T) {
 	}
 	for kind, params := range makers {
 		t.Run(kind, func(t *testing.T) {
-			for round := range 10 {
+			const rounds = 10
+			before := call[command.ListSessionsResult](a, &command.ListSessions{}).Total
+			for round := range rounds {
 				p := params(fmt.Sprintf("%s_%d", kind, round))
 				var said [2]string
 				var both sync.WaitGroup
@@ -55,6 +58,9 @@ func TestTwoNodesMakeTheSameAtOnce(t *testing.T) {
 				if said[0] != "done" && said[1] != "done" {
 					t.Errorf("round %d: nothing was made: %q", round, said)
 				}
+			}
+			if n := call[command.ListSessionsResult](a, &command.ListSessions{}).Total - before; n > rounds {
+				t.Errorf("%d new sessions for %d ids", n, rounds)
 			}
 		})
 	}

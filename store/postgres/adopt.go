@@ -14,6 +14,10 @@ import (
 // has them.
 const unowned = ""
 
+// The statements below look a session's entries up by their key, in subqueries that give a
+// value: a join, which EXISTS becomes, is planned as a comparison of all entries with all
+// sessions while the database doesn't know how many there are.
+
 // goneSQL returns the owners that are no live nodes, by one probe of the index for each
 // owner that there is. There are as many as there are nodes, however many sessions they
 // have.
@@ -32,11 +36,11 @@ SELECT o.owner FROM owners o WHERE o.owner IS NOT NULL AND NOT EXISTS (
 const pickSQL = `
 SELECT s.session_id FROM agentd.sessions s
 WHERE s.owner = $1
-AND EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
+AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
 AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
 AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $5)
-AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')
-	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($7))
+AND coalesce((SELECT split_part(convert_from(p.value, 'UTF8'), E'\n', 1) = ANY($7)
+	FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')), true)
 LIMIT $4 FOR UPDATE SKIP LOCKED`
 
 // takeSQL takes the sessions that were locked.
@@ -56,7 +60,7 @@ const freeSQL = `
 WITH picked AS (
 	SELECT s.session_id FROM agentd.sessions s
 	WHERE s.owner = $1
-	AND NOT EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8'))
+	AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8')) IS NULL
 	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
 	LIMIT $3 FOR UPDATE SKIP LOCKED
 )
@@ -68,25 +72,31 @@ UPDATE agentd.sessions s SET owner = NULL, epoch = s.epoch + 1 FROM picked p WHE
 const lostSQL = `
 UPDATE agentd.sessions s SET owner = '' FROM agentd.index_entries x
 WHERE x.kind = $1 AND s.session_id = convert_from(x.key, 'UTF8') AND s.owner IS NULL
-AND NOT EXISTS (SELECT 1 FROM agentd.index_entries p WHERE p.kind = $2 AND p.key = x.key
-	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 2) = $4
-	AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($3))`
+AND coalesce((SELECT split_part(convert_from(p.value, 'UTF8'), E'\n', 2) <> $4 OR split_part(convert_from(p.value, 'UTF8'), E'\n', 1) = ANY($3)
+	FROM agentd.index_entries p WHERE p.kind = $2 AND p.key = x.key), true)`
 
-// displacedSQL finds the sessions of an owner that is gone whose place this node doesn't
-// reach for sure.
+// displacedSQL finds the sessions of owners that are gone whose place this node doesn't
+// reach for sure, and the turn that this node has in trying them. Those of other nodes come
+// from the end: a node that helps out takes last what the other one takes first.
 const displacedSQL = `
-SELECT s.session_id FROM agentd.sessions s
-JOIN agentd.index_entries x ON x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8')
-JOIN agentd.index_entries p ON p.kind = $3 AND p.key = x.key
-WHERE s.owner = $1
-AND split_part(convert_from(p.value, 'UTF8'), E'\n', 1) <> ALL($4)
-AND split_part(convert_from(p.value, 'UTF8'), E'\n', 2) <> $5
-AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
-ORDER BY s.session_id LIMIT $6`
+WITH takers AS (
+	SELECT greatest(count(*), 1) AS number, count(*) FILTER (WHERE node_id < $7) AS rank
+	FROM agentd.nodes WHERE lease_until > clock_timestamp() AND coalesce(about ->> 'state', '') = ''
+), found AS (
+	SELECT s.session_id, (t.number + t.rank - (hashtext(s.session_id) & 2147483647) % t.number) % t.number AS turn,
+		(SELECT convert_from(p.value, 'UTF8') FROM agentd.index_entries p WHERE p.kind = $3 AND p.key = convert_to(s.session_id, 'UTF8')) AS place
+	FROM takers t, agentd.sessions s
+	WHERE s.owner = ANY($1)
+	AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8'))
+	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > clock_timestamp())
+)
+SELECT session_id, turn FROM found
+WHERE split_part(place, E'\n', 1) <> ALL($4) AND split_part(place, E'\n', 2) <> $5
+ORDER BY turn, CASE WHEN turn = 0 THEN session_id END, session_id DESC LIMIT $6`
 
 const ownSQL = `
 SELECT s.session_id FROM agentd.sessions s
-WHERE s.owner = $1 AND EXISTS (SELECT 1 FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8'))
+WHERE s.owner = $1 AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8'))
 ORDER BY s.session_id`
 
 const (
@@ -212,7 +222,7 @@ func (s *Store) settleAdopted(ctx context.Context) ([]string, error) {
 func marks(which *store.Adoption) []string { return append([]string{}, which.Reach...) }
 
 // Displaced implements [store.Shared].
-func (s *Store) Displaced(ctx context.Context, which *store.Adoption, limit int) ([]string, error) {
+func (s *Store) Displaced(ctx context.Context, which *store.Adoption, limit int) ([]store.Displaced, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
@@ -221,17 +231,14 @@ func (s *Store) Displaced(ctx context.Context, which *store.Adoption, limit int)
 	if err != nil {
 		return nil, wrapFailed("look for sessions", err)
 	}
-	var ids []string
-	for _, owner := range gone {
-		found, err := collectRows(ctx, s, pgx.RowTo[string], displacedSQL, owner, which.Kind, which.Places, marks(which), store.PlacedAway, limit-len(ids))
-		if err != nil {
-			return ids, wrapFailed("look for sessions", err)
-		}
-		if ids = append(ids, found...); len(ids) >= limit {
-			break
-		}
+	if len(gone) == 0 {
+		return nil, nil
 	}
-	return ids, nil
+	found, err := collectRows(ctx, s, pgx.RowToStructByPos[store.Displaced], displacedSQL, gone, which.Kind, which.Places, marks(which), store.PlacedAway, limit, s.opts.NodeID)
+	if err != nil {
+		return nil, wrapFailed("look for sessions", err)
+	}
+	return found, nil
 }
 
 // sweepDue reports whether sessions without any owner are to be looked for, which the

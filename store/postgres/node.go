@@ -15,13 +15,9 @@ import (
 const (
 	// channel is the NOTIFY channel; see hints.go for what is said there.
 	channel = "agentd"
-	// clearing is how often a node clears up.
-	clearing = time.Minute
 	// retries is how many times a lease that can't be renewed is tried to be in the time
 	// between two renewals.
 	retries = 8
-	// forget is how long a dead node's row is kept, for people.
-	forget = 24 * time.Hour
 )
 
 const (
@@ -33,7 +29,6 @@ ON CONFLICT (node_id) DO UPDATE SET incarnation = excluded.incarnation, address 
 	lease_until = excluded.lease_until, heartbeat = excluded.heartbeat, beats = 0
 RETURNING heartbeat`
 	unregisterSQL = `DELETE FROM agentd.nodes WHERE node_id = $1 AND incarnation = $2`
-	forgetSQL     = `DELETE FROM agentd.nodes WHERE lease_until < clock_timestamp() - $1::interval`
 
 	notifySQL = `SELECT count(pg_notify($1, said)) FROM unnest($2::text[]) AS said`
 
@@ -105,8 +100,8 @@ func (s *Store) Announce(ctx context.Context) error {
 	}
 }
 
-// keeper renews the lease, wakes followers and clears up, on a connection of its
-// own so that a busy pool can't cost the node its lease.
+// keeper renews the lease and wakes followers, on a connection of its own so that neither a
+// busy pool nor what waits for a lock can cost the node its lease.
 type keeper struct {
 	s     *Store
 	hints hintQueue
@@ -116,7 +111,6 @@ type keeper struct {
 	done     chan struct{}
 	err      error // of the end; readable when done is closed
 	conn     *pgx.Conn
-	clears   time.Time // when to clear up next
 	warned   time.Time // when a failure was logged last
 	// beats counts the renewals that were acknowledged, the last of them at that time by
 	// the database's clock.
@@ -183,7 +177,6 @@ func (k *keeper) run(ctx context.Context) {
 				continue
 			}
 			tick.Reset(every)
-			_ = k.runOnConnection(ctx, "clear up", k.clearUp)
 			k.notifyOthers(ctx)
 		case written := <-k.announce:
 			written <- k.runOnConnection(ctx, "tell the other nodes", k.renew)
@@ -314,24 +307,6 @@ func (k *keeper) notify(ctx context.Context) error {
 		k.hints.giveBack(ranges, overflow)
 	}
 	return err
-}
-
-// clearUp removes what is no longer needed. Every node does it; it is cheap
-// when another one was quicker.
-func (k *keeper) clearUp(ctx context.Context) error {
-	now := time.Now()
-	if now.Before(k.clears) {
-		return nil
-	}
-	if _, err := k.conn.Exec(ctx, reapUploadsSQL); err != nil {
-		return err
-	}
-	if _, err := k.conn.Exec(ctx, forgetSQL, forget); err != nil {
-		return err
-	}
-	k.clears = now.Add(clearing)
-	k.s.tryMonths(ctx, k.conn)
-	return nil
 }
 
 // end gives the lease up, so that other nodes need not wait for it. If that

@@ -10,11 +10,12 @@ import (
 )
 
 const nodesSQL = `
-SELECT n.node_id, n.address, n.node_id = $1, n.lease_until > clock_timestamp(), n.heartbeat, n.lease_until, n.about,
-	(SELECT count(*) FROM agentd.sessions s WHERE s.owner = n.node_id)
+SELECT n.node_id, n.address, n.node_id = $1, n.lease_until > clock_timestamp(), n.heartbeat, n.lease_until, n.about
 FROM agentd.nodes n
 WHERE n.lease_until > clock_timestamp() OR coalesce(n.about ->> 'forgotten', '') <> 'true'
 ORDER BY n.node_id <> $1, n.node_id`
+
+const countOwnedSQL = `SELECT owner, count(*) FROM agentd.sessions WHERE owner = ANY ($1) GROUP BY owner`
 
 // forgetNodeSQL leaves the node's row: a process that was only out of reach finds it when it
 // renews its lease, and is the node again. A row without a sign of life goes with the others.
@@ -33,7 +34,7 @@ func (s *Store) Forget(ctx context.Context, nodeID string, seen time.Time) error
 	return nil
 }
 
-// Nodes implements [store.NodeLister].
+// Nodes implements [store.Shared].
 func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Node, error) {
 		var n store.Node
 		var seen, until time.Time
-		err := row.Scan(&n.ID, &n.Address, &n.Self, &n.Alive, &seen, &until, &n.About, &n.Sessions)
+		err := row.Scan(&n.ID, &n.Address, &n.Self, &n.Alive, &seen, &until, &n.About)
 		n.LastSeen, n.LeaseUntil = seen.UTC(), until.UTC()
 		return n, err
 	})
@@ -54,4 +55,27 @@ func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 		return nil, wrapFailed("list the nodes", err)
 	}
 	return out, nil
+}
+
+// CountOwned implements [store.Shared].
+func (s *Store) CountOwned(ctx context.Context, nodeIDs ...string) (map[string]int64, error) {
+	if err := s.enterCall(ctx); err != nil {
+		return nil, err
+	}
+	defer s.calls.Done()
+	rows, err := collectRows(ctx, s, pgx.RowToStructByPos[owned], countOwnedSQL, nodeIDs)
+	if err != nil {
+		return nil, wrapFailed("count the sessions of nodes", err)
+	}
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Owner] = r.Sessions
+	}
+	return counts, nil
+}
+
+// owned is how many sessions a node owns.
+type owned struct {
+	Owner    string
+	Sessions int64
 }

@@ -193,10 +193,10 @@ type Store struct {
 	moved mover
 	// packing says whether records share rows.
 	packing packing
-	// months are the tables that records are in; pruned is closed when nobody clears them up
+	// months are the tables that records are in; cleared is closed when no goroutine clears up
 	// any more.
-	months months
-	pruned chan struct{}
+	months  months
+	cleared chan struct{}
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -244,7 +244,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	now := s.clock.now
 	s.months.now.Store(&now)
 	s.failing, s.setFailing = context.WithCancel(context.Background())
-	s.pruned = make(chan struct{})
+	s.cleared = make(chan struct{})
 	s.moved.due, s.moved.done = make(chan struct{}, 1), make(chan struct{})
 	conn, err := s.connect(ctx, "lease")
 	if err != nil {
@@ -285,7 +285,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.keeper = startKeeper(s.closing, s, conn)
-	go s.pruneUntil(s.closing)
+	go s.clearUpUntil(s.closing)
 	if s.replica != nil {
 		go s.watchReplica(s.closing)
 	}
@@ -359,7 +359,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.stop()
 	<-s.moved.done
-	<-s.pruned
+	<-s.cleared
 	s.calls.Wait()
 	err := s.keeper.wait()
 	s.replica.close()

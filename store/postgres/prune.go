@@ -52,24 +52,6 @@ func deleteHiddenSQL(month int) string {
 	return `DELETE FROM ` + monthTable(month) + ` e USING agentd.bases b WHERE b.session_id = e.session_id AND e.sequence <= b.sequence`
 }
 
-// pruneUntil removes months that nobody needs, until ctx ends.
-func (s *Store) pruneUntil(ctx context.Context) {
-	defer close(s.pruned)
-	for wait := clearing; ; wait = pruneEvery {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-		if s.Err() != nil {
-			continue
-		}
-		if err := s.pruneMonths(ctx, pruneAfter); err != nil && ctx.Err() == nil {
-			s.opts.Logger.Warn("postgres: a month of events could not be cleared up; it is tried again", "error", err)
-		}
-	}
-}
-
 // pruneMonths looks at the months that are over and due, one node at a time.
 func (s *Store) pruneMonths(ctx context.Context, after time.Duration) error {
 	return s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {

@@ -9,7 +9,6 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/event"
 	"agentd/model"
-	"agentd/session"
 )
 
 // showAside says in a line what happens beside answer and tools.
@@ -48,7 +47,7 @@ func (v *View) showAside(e *event.Event) {
 // WaitsForFiles reports whether a thread waits for files that no live node reaches. It goes
 // on by itself when one does, so that those who follow it wait, too.
 func WaitsForFiles(p *event.ThreadUpdated) bool {
-	return p.Status == "blocked" && p.Code == session.PlaceUnreachable
+	return p.Status == "blocked" && p.Code == event.PlaceUnreachable
 }
 
 // showBlock says that the thread waits, what for, and that it goes on.

@@ -29,14 +29,12 @@ func TestClearUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	k := &keeper{s: s, conn: conn}
 	clearUp := func(sql string) {
 		t.Helper()
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
-		k.clears = time.Time{}
-		if err := k.clearUp(ctx); err != nil {
+		if err := s.clearUp(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,66 @@
+package session
+
+import (
+	"context"
+
+	"agentd/command"
+	"agentd/event"
+	"agentd/state"
+)
+
+// Target is the session that a command writes to: one that is there, or a new one.
+type Target struct {
+	SessionID string
+	// opens is what a new one is opened with.
+	opens *command.CreateSession
+}
+
+// NewTarget is a session that does not exist yet.
+func (m *Manager) NewTarget(title string) Target {
+	return Target{m.NewID(event.PrefixSession), &command.CreateSession{Title: title}}
+}
+
+// WriteTo is [Write] that opens the session, if it is a new one, in the same decision: where
+// that fails, as one does whose id something of another node has by then, no session is left
+// behind. The decision finds the session opened.
+func WriteTo[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params, to Target, by event.Emitter, decide func(*Tx) (*R, error)) (*R, error) {
+	if to.opens == nil {
+		return Write(ctx, m, caller, p, to.SessionID, by, decide)
+	}
+	if err := to.opens.Validate(); err != nil {
+		return nil, err
+	}
+	r, err := m.request(caller, p)
+	if err != nil {
+		return nil, err
+	}
+	r.by = by | event.BySession
+	opens := *to.opens
+	if opens.Workspace, err = m.resolveWorkspace(r.workspaceOf(nil)); err != nil {
+		return nil, err
+	}
+	return mutate(ctx, r, to.SessionID, true, func(tx *Tx) (*R, error) {
+		if tx.State.Sequence == 0 {
+			r.emitSessionOpened(tx, &opens, "")
+			if err := tx.foldOpened(); err != nil {
+				return nil, err
+			}
+		}
+		return decide(tx)
+	})
+}
+
+// foldOpened has the rest of the decision made on a state that has what was emitted so far.
+func (tx *Tx) foldOpened() error {
+	st := state.New(tx.w.id)
+	for i := range tx.facts {
+		e := tx.facts[i]
+		e.SessionID, e.RuntimeID, e.Time, e.Sequence = tx.w.id, tx.w.m.opt.RuntimeID, tx.now, st.Sequence+1
+		if _, err := st.Apply(&e); err != nil {
+			return err
+		}
+	}
+	st.Sequence = 0 // the facts are still to come
+	tx.State = st
+	return nil
+}
