@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -45,18 +44,21 @@ type journal struct {
 	spare sync.Pool // of *pending
 	rooms sync.Pool // of *room
 
-	// What belongs to the leader: the size of the group before, and scratch.
-	lastGroup int
-	lastTook  time.Duration
-	group     []*pending
-	batches   []*store.Batch
+	// What belongs to the leader: how long the last commit took, and scratch.
+	lastTook time.Duration
+	group    []*pending
+	batches  []*store.Batch
 	// quantum bounds what one account has in a group, taken counts it.
 	quantum *admission.Quantum
 	taken   map[string]int
 
+	gathering gathering
+
 	mu      sync.Mutex
 	queue   []*pending
 	leading bool
+	// enough is how many have to wait until the leader that gathers is told; 0 if none does.
+	enough int
 	// armed says that straggler will commit batches that no caller waits for, hurried
 	// that a caller waits for them after all.
 	armed     bool
@@ -111,6 +113,7 @@ func newJournal(s store.Store, admit admission.Options, published func(*pending)
 	}
 	j.straggler = time.AfterFunc(time.Hour, j.late)
 	j.straggler.Stop()
+	j.gathering = newGathering()
 	j.spare.New = func() any { return &pending{wake: make(chan bool, 1)} }
 	j.rooms.New = func() any { return &room{facts: make([]event.Event, 0, fewFacts)} }
 	return j
@@ -148,7 +151,7 @@ func (j *journal) vacate(p *pending) {
 func (j *journal) enqueue(p *pending) (lead bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.queue = append(j.queue, p)
+	j.add(p)
 	if j.leading {
 		return false
 	}
@@ -160,9 +163,19 @@ func (j *journal) enqueue(p *pending) (lead bool) {
 func (j *journal) enqueueUnattended(p *pending) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.queue = append(j.queue, p)
+	j.add(p)
 	if !j.leading {
 		j.arm(lingers)
+	}
+}
+
+// add puts a batch into the queue, and tells a leader that gathers when it has enough. The
+// lock is held.
+func (j *journal) add(p *pending) {
+	j.queue = append(j.queue, p)
+	if j.enough > 0 && len(j.queue) >= j.enough {
+		j.enough = 0
+		j.gathering.full <- struct{}{}
 	}
 }
 
@@ -230,8 +243,8 @@ func (j *journal) lead(own *pending) {
 func (j *journal) round(own *pending) {
 	j.gather()
 	j.takeGroup()
-	j.lastGroup = len(j.group)
 	j.commit()
+	j.committed()
 	for _, p := range slices.Backward(j.group) {
 		if p != own && !p.unattended {
 			p.woken = time.Now()
@@ -279,20 +292,6 @@ func (j *journal) commit() {
 	}
 	j.tally.committed(j.group, took)
 	clear(j.batches)
-}
-
-// gather lets others run for a moment while fewer than half as many wait as were
-// in the group before: most of those who were just answered come back at once,
-// and one commit for all of them is cheaper than two. With one session no
-// one else is expected, and it doesn't wait.
-func (j *journal) gather() {
-	const turns = 32
-	for range turns {
-		if 2*j.waiting() >= j.lastGroup {
-			return
-		}
-		runtime.Gosched()
-	}
 }
 
 // takeGroup moves the next group out of the queue. While several accounts write, one of them
