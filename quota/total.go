@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Total is what is kept of an account over restarts: the quotas that no state in
 // memory tells.
@@ -11,12 +14,44 @@ type Total struct {
 	At time.Time `json:"at"`
 }
 
+// Share is what one of several processes uses of an account's quotas.
+type Share struct {
+	Total
+	// Standing is what it uses of the other quotas, without those of which it uses nothing. It
+	// ends with the process.
+	Standing map[Name]int64 `json:"standing,omitempty"`
+}
+
+// Plus adds another share.
+func (s *Share) Plus(other Share) {
+	s.Sessions += other.Sessions
+	s.StoredBytes += other.StoredBytes
+	for n, used := range other.Standing {
+		if s.Standing == nil {
+			s.Standing = map[Name]int64{}
+		}
+		s.Standing[n] += used
+	}
+}
+
+// of returns what the share has of one quota.
+func (s *Share) of(n Name) int64 {
+	switch n {
+	case Sessions:
+		return s.Sessions
+	case StoredBytes:
+		return s.StoredBytes
+	default:
+		return s.Standing[n]
+	}
+}
+
 // keepEvery is how often a total is stored while it changes: so much of the
 // stored bytes is forgotten in a crash.
 const keepEvery = 5 * time.Second
 
-// kept reports whether a quota is part of the total.
-func (n Name) kept() bool { return n == Sessions || n == StoredBytes }
+// IsKept reports whether a quota is part of the total.
+func (n Name) IsKept() bool { return n == Sessions || n == StoredBytes }
 
 // Complete says that all sessions of the account are counted. Before, its total is
 // not stored: it would pass for all there is.
@@ -26,17 +61,30 @@ func (a *Account) Complete() {
 	a.complete = true
 }
 
-// Due returns the total if it changed and is to be stored now: some seconds after
+// Due returns what this process uses if it changed and is to be stored now: some seconds after
 // the last time, or at once. The caller stores it and says with [Account.Kept] what
 // came of it; until then nothing is due.
-func (a *Account) Due(now time.Time, atOnce bool) (Total, bool) {
+func (a *Account) Due(now time.Time, atOnce bool) (Share, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.dirty || !a.complete || a.underway || (!atOnce && now.Sub(a.keptAt) < keepEvery) {
-		return Total{}, false
+		return Share{}, false
 	}
 	a.underway, a.dirty, a.keptAt = true, false, now
-	return Total{Sessions: a.used[Sessions.index()], StoredBytes: a.used[StoredBytes.index()], At: now}, true
+	s := Share{Total: a.total()}
+	s.At = now
+	for i, n := range Names() {
+		if !n.IsKept() {
+			s.Plus(Share{Standing: map[Name]int64{n: a.used[i]}})
+		}
+	}
+	maps.DeleteFunc(s.Standing, func(_ Name, used int64) bool { return used == 0 })
+	return s, true
+}
+
+// total is what this process uses of the quotas that are kept; the caller holds the lock.
+func (a *Account) total() Total {
+	return Total{Sessions: a.used[Sessions.index()], StoredBytes: a.used[StoredBytes.index()]}
 }
 
 // Kept says whether the total that [Account.Due] returned was stored.
@@ -49,12 +97,14 @@ func (a *Account) Kept(stored bool) {
 	}
 }
 
-// SetOthers says what other processes use of the quotas that are part of a total. What this one
-// uses is then its share, which can be negative.
-func (a *Account) SetOthers(t Total, now time.Time) {
+// SetOthers says what other processes use together. What this one uses is then its share, which
+// can be negative for quotas that are part of a total.
+func (a *Account) SetOthers(s Share, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.others[Sessions.index()], a.others[StoredBytes.index()] = t.Sessions, t.StoredBytes
+	for i, n := range Names() {
+		a.others[i] = s.of(n)
+	}
 	a.othersAt, a.shared = now, true
 }
 
@@ -69,7 +119,7 @@ func (a *Account) OthersAt() time.Time {
 func (a *Account) Own() (t Total, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Total{Sessions: a.used[Sessions.index()], StoredBytes: a.used[StoredBytes.index()]}, a.shared && a.complete
+	return a.total(), a.shared && a.complete
 }
 
 // nearly is how many of the uses of a quota, at least, count as near to its limit.

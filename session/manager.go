@@ -138,6 +138,7 @@ type Manager struct {
 	// accounts, see changeBases.
 	nodeID atomic.Pointer[string]
 	bases  sync.Mutex
+	live   liveNodes
 	// counting ends with the manager; sessions are counted under it.
 	counting     context.Context //nolint:containedctx // it is the manager's own
 	stopCounting context.CancelFunc
@@ -280,6 +281,7 @@ func (m *Manager) releaseWriter(w *writer) {
 	w.lastUsed = m.sweeps
 	if w.users == 0 && w.away.Load() && m.writers[w.id] == w && !m.closed {
 		delete(m.writers, w.id)
+		m.leaveStanding(w.id)
 		m.stopped.Go(func() { m.letGo(w) })
 	}
 	m.mu.Unlock()
@@ -291,6 +293,7 @@ func (m *Manager) dropWriter(w *writer) {
 	m.mu.Lock()
 	if m.writers[w.id] == w {
 		delete(m.writers, w.id)
+		m.leaveStanding(w.id)
 	}
 	m.mu.Unlock()
 }
@@ -407,6 +410,9 @@ func (m *Manager) idleWriters() []*writer {
 		}
 		over--
 		delete(m.writers, id)
+		if w.isOutdated() {
+			m.leaveStanding(id)
+		}
 		out = append(out, w)
 	}
 	return out
