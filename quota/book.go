@@ -146,6 +146,8 @@ type Account struct {
 	// it was stored at keptAt, underway that it is being stored.
 	complete, dirty, underway bool
 	keptAt                    time.Time
+	// settled is closed when what is underway ends.
+	settled chan struct{}
 }
 
 // ID returns the account's name; empty for the operator's.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"maps"
 	"time"
 )
@@ -70,7 +71,7 @@ func (a *Account) Due(now time.Time, atOnce bool) (Share, bool) {
 	if !a.dirty || !a.complete || a.underway || (!atOnce && now.Sub(a.keptAt) < keepEvery) {
 		return Share{}, false
 	}
-	a.underway, a.dirty, a.keptAt = true, false, now
+	a.underway, a.dirty, a.keptAt, a.settled = true, false, now, make(chan struct{})
 	s := Share{Total: a.total()}
 	s.At = now
 	for i, n := range Names() {
@@ -91,9 +92,25 @@ func (a *Account) total() Total {
 func (a *Account) Kept(stored bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.underway {
+		close(a.settled)
+	}
 	a.underway = false
 	if !stored {
 		a.dirty = true
+	}
+}
+
+// AwaitKept waits until nothing that [Account.Due] returned is being stored, or ctx ends.
+func (a *Account) AwaitKept(ctx context.Context) {
+	a.mu.Lock()
+	underway, settled := a.underway, a.settled
+	a.mu.Unlock()
+	if underway {
+		select {
+		case <-settled:
+		case <-ctx.Done():
+		}
 	}
 }
 

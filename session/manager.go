@@ -185,7 +185,9 @@ func New(opt Options) *Manager {
 	m.opened = m.Now()
 	m.owners.keep = 1 << 14
 	m.SetQuotas(opt.Quotas)
-	m.readLimits(context.Background())
+	if err := m.ReadLimits(context.Background()); err != nil {
+		opt.Logger.Warn("the quotas that were set could not be read: those of the configuration hold", "error", err)
+	}
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweepIdle)
 	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
@@ -418,13 +420,12 @@ func (m *Manager) idleWriters() []*writer {
 	return out
 }
 
-// Hint says that another node appended to a session.
+// Hint says that another node appended to a session. It reads nothing: the caller goes on to
+// the next at once. What follows from facts in the runtime's own session is the caller's to
+// read, see [Manager.ReadLimits].
 func (m *Manager) Hint(a store.Appended) {
 	m.noteForeignAppend(a)
 	m.topics.hint(a)
-	if a.SessionID == event.RuntimeSession {
-		m.readLimits(context.Background()) // another node may have set some
-	}
 }
 
 // Report records a notice in the runtime's own session, which is opened if it

@@ -164,6 +164,9 @@ func (w *writer) reserveQuota(tx *Tx) error {
 		if err == nil {
 			err = w.m.checkQuota(tx.ctx, usage, quota.StoredBytes, func() error { return usage.Room(quota.StoredBytes) })
 		}
+		if err == nil && w.m.shared != nil && usage.IsNear(quota.Sessions) {
+			usage.AwaitKept(tx.ctx) // else the share can't go with the session, and another node admits one more
+		}
 		if err == nil {
 			err = w.m.checkQuota(tx.ctx, usage, quota.Sessions, func() error { return usage.Reserve(quota.Sessions, 1) })
 		}

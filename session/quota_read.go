@@ -15,7 +15,9 @@ func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command
 	if !r.caller.Admin && p.Account != "" && p.Account != r.caller.Account {
 		return nil, fault.New(fault.Forbidden, "get_quotas for another account needs a token with the role admin")
 	}
-	r.m.readLimitsOfOthers(ctx)
+	if err := r.m.readLimitsOfOthers(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.m.loadStandings(ctx); err != nil {
 		return nil, err
 	}

@@ -100,12 +100,12 @@ func startProcess(p *process) (func(), error) {
 	return nil, errors.New("the turn's events ended")
 }
 
-// awaitUse waits until a node says that the operator's account uses so much of a quota.
-func (p *process) awaitUse(quota string, want int64) {
+// awaitUse waits until a node says that an account uses so much of a quota.
+func (p *process) awaitUse(account, quota string, want int64) {
 	p.t.Helper()
 	for {
 		for _, q := range call[command.GetQuotasResult](p, &command.GetQuotas{}).Quotas {
-			if q.Account == "" && q.Quota == quota && q.Used == want {
+			if q.Account == account && q.Quota == quota && q.Used == want {
 				return
 			}
 		}
@@ -143,7 +143,7 @@ func TestStandingQuotasOfAllNodes(t *testing.T) {
 	for _, q := range quotas {
 		name := q.quota
 		t.Run(name, func(t *testing.T) {
-			b.awaitUse(name, 0)
+			b.awaitUse("", name, 0)
 			take := func(p *process) func() {
 				t.Helper()
 				giveBack, err := q.take(p)
@@ -154,18 +154,18 @@ func TestStandingQuotasOfAllNodes(t *testing.T) {
 			}
 			take(a)
 			take(a)
-			b.awaitUse(name, 2)
+			b.awaitUse("", name, 2)
 			giveBack := take(b)
-			a.awaitUse(name, 3)
+			a.awaitUse("", name, 3)
 			for at, p := range map[string]*process{"a": a, "b": b} {
 				if _, err := q.take(p); !errors.Is(err, errRefused) {
 					t.Errorf("%s takes a fourth: %v", at, err)
 				}
 			}
 			giveBack()
-			a.awaitUse(name, 2)
+			a.awaitUse("", name, 2)
 			take(a)
-			b.awaitUse(name, 3)
+			b.awaitUse("", name, 3)
 			if _, err := q.take(b); !errors.Is(err, errRefused) {
 				t.Errorf("b takes a fourth after that: %v", err)
 			}
@@ -179,24 +179,43 @@ func TestStandingQuotasOfAllNodes(t *testing.T) {
 			if q.stays {
 				want = 3
 			}
-			p.awaitUse(q.quota, want)
+			p.awaitUse("", q.quota, want)
 		}
 	}
+	// An account that does nothing at the node when that is back.
+	feed, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+"/v1/feed", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed.Header.Set("Authorization", "Bearer "+a.tokenFor("client", "acme"))
+	feed.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(feed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b.awaitUse("acme", "subscriptions", 1)
 	a.stop(syscall.SIGKILL)
 	a = nodeA.node(dir)
 	left("after a restart", b)
-	// What has a call under way stays; the schedules go to the other node.
-	b.drains("node-a", false)
-	for _, x := range call[command.ListSchedulesResult](b, &command.ListSchedules{}).Schedules {
-		for f.ownerOf(x.SessionID) != "node-b" {
-			if t.Failed() {
-				t.FailNow()
+	b.awaitUse("acme", "subscriptions", 0)
+	schedulesAt := func(node string, through *process) {
+		t.Helper()
+		for _, x := range call[command.ListSchedulesResult](through, &command.ListSchedules{}).Schedules {
+			for f.ownerOf(x.SessionID) != node {
+				if t.Failed() {
+					t.FailNow()
+				}
 			}
 		}
 	}
+	// What has a call under way stays; the schedules go to the other node.
+	b.drains("node-a", false)
+	schedulesAt("node-b", a)
 	left("after a drain", a)
 	left("after a drain", b)
 	a.drains("node-a", true)
 	f.kill(b)
+	schedulesAt("node-a", a)
 	left("after a takeover", a)
 }
