@@ -149,9 +149,14 @@ func (m *Manager) loadShare(ctx context.Context, a *quota.Account) (quota.Total,
 	if s == nil {
 		s = &shares{}
 	}
+	return m.takeShare(a, s), nil
+}
+
+// takeShare takes in the shares that the store has of an account, and returns this node's.
+func (m *Manager) takeShare(a *quota.Account, s *shares) quota.Total {
 	a.SetOthers(s.others, m.Now())
 	a.Complete()
-	return s.own.Total, nil
+	return s.own.Total
 }
 
 // makeBase stores what an account used before there were shares, unless that is there. The
@@ -223,20 +228,31 @@ func (m *Manager) followShares(ctx context.Context, a *quota.Account, n quota.Na
 	return nil
 }
 
-// followAllShares reads what others use of the quotas of all accounts.
+// followAllShares reads what others use of the quotas of all accounts, at once.
 func (m *Manager) followAllShares(ctx context.Context) error {
 	all, err := m.readShares(ctx, "")
 	if err != nil {
 		return err
 	}
 	for account, s := range all {
-		a, err := m.usageOf(ctx, account)
+		a, err := m.usageFrom(ctx, account, s)
 		if err != nil {
 			return err
 		}
 		a.SetOthers(s.others, m.Now())
 	}
 	return nil
+}
+
+// usageFrom is usageOf for an account whose shares were just read. Only this process changes its
+// own share, and not before it has loaded it.
+func (m *Manager) usageFrom(ctx context.Context, account string, s *shares) (*quota.Account, error) {
+	return m.quotas.Account(account, func(a *quota.Account) (quota.Total, error) {
+		if !s.based {
+			return m.loadShare(ctx, a)
+		}
+		return m.takeShare(a, s), nil
+	})
 }
 
 // keepShares stores this node's shares that changed, until ctx ends.
@@ -274,7 +290,7 @@ func (m *Manager) replaceLeftShares(ctx context.Context) error {
 	}
 	for account, s := range all {
 		if len(s.own.Standing) > 0 {
-			if _, err := m.usageOf(ctx, account); err != nil { // what is loaded is stored next
+			if _, err := m.usageFrom(ctx, account, s); err != nil { // what is loaded is stored next
 				return err
 			}
 		}
