@@ -133,7 +133,7 @@ type Account struct {
 
 	mu   sync.Mutex
 	used [count]int64
-	// others is what other processes use, as it was at othersAt; shared says that there may be
+	// others is what other processes use, which was asked for at othersAt; shared says that there may be
 	// some, and that used is a share.
 	others   [count]int64
 	othersAt time.Time

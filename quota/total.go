@@ -125,11 +125,16 @@ func (a *Account) SetOthers(s Share, now time.Time) {
 	a.othersAt, a.shared = now, true
 }
 
-// OthersAt returns when [Account.SetOthers] was called last.
-func (a *Account) OthersAt() time.Time {
+// FollowsNow reports whether what other processes use was last asked for that long ago, to one
+// of several callers: the others go by what is known.
+func (a *Account) FollowsNow(now time.Time, age time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.othersAt
+	if now.Sub(a.othersAt) < age {
+		return false
+	}
+	a.othersAt = now
+	return true
 }
 
 // Own returns the share of this process, and whether it is known.

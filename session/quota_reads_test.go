@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,8 @@ type sharedMem struct {
 	*storetest.Mem
 	node  string
 	reads *atomic.Int64
+	// scanning is told of each scan, before it begins.
+	scanning func(kind string)
 }
 
 func (s sharedMem) Get(ctx context.Context, kind, key string) ([]byte, error) {
@@ -31,6 +34,9 @@ func (s sharedMem) Get(ctx context.Context, kind, key string) ([]byte, error) {
 
 func (s sharedMem) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Entry, error] {
 	s.reads.Add(1)
+	if s.scanning != nil {
+		s.scanning(scan.Kind)
+	}
 	return s.Mem.Scan(ctx, scan)
 }
 
@@ -71,7 +77,7 @@ func TestQuotasOfAllAccountsAreOneRead(t *testing.T) {
 		open := func(name string, s *storetest.Mem) (*session.Manager, *atomic.Int64) {
 			var n atomic.Int64
 			m := session.New(session.Options{
-				Store: sharedMem{s, name, &n}, RuntimeID: "runtime_test", Quotas: quota.Policy{Accounts: quota.Limits{Sessions: 3}},
+				Store: sharedMem{Mem: s, node: name, reads: &n}, RuntimeID: "runtime_test", Quotas: quota.Policy{Accounts: quota.Limits{Sessions: 3}},
 			})
 			t.Cleanup(func() { _ = m.Close(context.Background()) })
 			return m, &n
@@ -102,6 +108,47 @@ func TestQuotasOfAllAccountsAreOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which time stands still: nothing reads beside the calls
 		if few, many := readsWith(t, 2), readsWith(t, 40); few != many {
 			t.Errorf("2 accounts cost %v reads, 40 cost %v", few, many)
+		}
+	})
+}
+
+// TestSharesAreFollowedByOneCaller: away from a limit one of many calls at the same moment reads
+// what other nodes use, and the others don't wait for it, however slow the database is.
+func TestSharesAreFollowedByOneCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads, slow atomic.Int64
+		s := sharedMem{Mem: storetest.NewMem(), node: "self", reads: new(atomic.Int64)}
+		s.scanning = func(kind string) {
+			if kind == "usage.share" {
+				reads.Add(1)
+				time.Sleep(time.Duration(slow.Load()))
+			}
+		}
+		m := session.New(session.Options{Store: s, RuntimeID: "runtime_test", Quotas: quota.Policy{Accounts: quota.Limits{Sessions: 1000}}})
+		defer func() { _ = m.Close(context.Background()) }()
+		create := func() {
+			if _, err := runCommand(m, acme, &command.CreateSession{}); err != nil {
+				t.Error(err)
+			}
+		}
+		create()
+		time.Sleep(time.Minute)
+		reads.Store(0)
+		slow.Store(int64(500 * time.Millisecond))
+		var calls, quick atomic.Int64
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				create()
+				if calls.Add(1); time.Since(began) == 0 {
+					quick.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if reads.Load() != 1 || quick.Load() != 49 {
+			t.Errorf("%d reads for 50 calls, %d of which didn't wait", reads.Load(), quick.Load())
 		}
 	})
 }

@@ -213,9 +213,10 @@ func (m *Manager) changeBases(ctx context.Context, change func() ([]store.IndexO
 	return nil
 }
 
-// followShares reads what others use of an account's quotas again, if it is due.
+// followShares reads what others use of an account's quotas again, if it is due. Away from a limit
+// one caller does so, and nothing else waits for a slow database.
 func (m *Manager) followShares(ctx context.Context, a *quota.Account, n quota.Name, atOnce bool) error {
-	if m.shared == nil || (!atOnce && !a.IsNear(n) && m.Now().Sub(a.OthersAt()) < sharesFor) {
+	if m.shared == nil || (!atOnce && !a.IsNear(n) && !a.FollowsNow(m.Now(), sharesFor)) {
 		return nil
 	}
 	all, err := m.readShares(ctx, shareKey(a.ID(), ""))
