@@ -192,7 +192,9 @@ func Open(ctx context.Context, opt Options) (*Runtime, error) {
 	r.stop, r.life = stop, run
 	if err := r.shareTokens(ctx); err != nil {
 		opt.Logger.Warn("the tokens of other nodes could not be taken over; it is tried again until they are", "error", err)
-		r.hostNews.NoteAll()
+	}
+	if r.manager.IsShared() {
+		r.hostNews.NoteAll() // also what changed while this node started
 	}
 	r.background.Go(func() { r.follow(run) })
 	r.background.Go(func() { r.hostNews.Follow(run) })

@@ -15,6 +15,11 @@ type Book struct {
 
 	mu       sync.Mutex
 	accounts map[string]*Account
+
+	// places guards of, which has the account of each session that uses some of its quotas. It is
+	// locked after an account.
+	places sync.Mutex
+	of     map[string]*Account
 }
 
 // SetPolicy replaces the limits. What is in use already stays, also above a limit.
@@ -82,7 +87,7 @@ func (b *Book) IDs() []string {
 	return ids
 }
 
-// UsedBy returns how much of a quota each account has in use, of those with any.
+// UsedBy returns how much of a quota each account has in use in this process, of those with any.
 func (b *Book) UsedBy(n Name) map[string]int64 {
 	b.mu.Lock()
 	accounts := make([]*Account, 0, len(b.accounts))
@@ -92,11 +97,29 @@ func (b *Book) UsedBy(n Name) map[string]int64 {
 	b.mu.Unlock()
 	out := map[string]int64{}
 	for _, a := range accounts {
-		if used := a.Used(n); used > 0 {
+		a.mu.Lock()
+		if used := a.used[n.index()]; used > 0 {
 			out[a.id] = used
 		}
+		a.mu.Unlock()
 	}
 	return out
+}
+
+// Leave forgets what a session uses, see [Account.Set]: another process counts it now.
+func (b *Book) Leave(session string) {
+	b.places.Lock()
+	a := b.of[session]
+	b.places.Unlock()
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, used := range a.in[session] {
+		a.used[i] = max(0, a.used[i]-used)
+	}
+	a.place(session, [count]int64{})
 }
 
 // Account counts what one account has in use.
@@ -110,19 +133,21 @@ type Account struct {
 
 	mu   sync.Mutex
 	used [count]int64
-	// others is what other processes use, as it was at othersAt; shared says that there may be
+	// others is what other processes use, which was asked for at othersAt; shared says that there may be
 	// some, and that used is a share.
 	others   [count]int64
 	othersAt time.Time
 	shared   bool
 	// in has the part of each session, for quotas that a session's state tells.
-	in [count]map[string]int64
+	in map[string][count]int64
 	// told is when the account was last told that a quota is reached.
 	told [count]time.Time
 	// complete says that all sessions are counted, dirty that the total changed since
 	// it was stored at keptAt, underway that it is being stored.
 	complete, dirty, underway bool
 	keptAt                    time.Time
+	// settled is closed when what is underway ends.
+	settled chan struct{}
 }
 
 // ID returns the account's name; empty for the operator's.
@@ -135,7 +160,7 @@ func (a *Account) Reserve(n Name, more int64) error {
 
 // ReserveIn is [Account.Reserve] for a quota whose use [Account.Set] tells.
 func (a *Account) ReserveIn(n Name, session string, more int64) error {
-	return a.reserve(n, more, func(i int) { a.change(i, session, a.in[i][session]+more) })
+	return a.reserve(n, more, func(i int) { a.change(i, session, a.in[session][i]+more) })
 }
 
 func (a *Account) reserve(n Name, more int64, also func(i int)) error {
@@ -147,7 +172,7 @@ func (a *Account) reserve(n Name, more int64, also func(i int)) error {
 		return &ReachedError{Account: a.id, Quota: n, Limit: limit, Used: used}
 	}
 	a.used[i] += more
-	a.dirty = a.dirty || n.kept()
+	a.soil(n)
 	also(i)
 	return nil
 }
@@ -158,31 +183,54 @@ func (a *Account) Add(n Name, more int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used[i] += more
-	if !a.shared || !n.kept() { // a share is what was added less what was removed
+	if !a.shared || !n.IsKept() { // a share is what was added less what was removed
 		a.used[i] = max(0, a.used[i])
 	}
-	a.dirty = a.dirty || n.kept()
+	a.soil(n)
 }
+
+// soil notes that what is stored of a quota isn't right any more; the caller holds the lock.
+func (a *Account) soil(n Name) { a.dirty = a.dirty || n.IsKept() || a.shared }
 
 // Set says how much of a quota one session uses now.
 func (a *Account) Set(n Name, session string, used int64) {
 	i := n.index()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used[i] = max(0, a.used[i]+used-a.in[i][session])
+	before := a.in[session][i]
+	if used == before {
+		return
+	}
+	a.used[i] = max(0, a.used[i]+used-before)
+	a.soil(n)
 	a.change(i, session, used)
 }
 
-// change writes down a session's part. Only sessions with one are kept.
+// change writes down a session's part of one quota; the caller holds the lock.
 func (a *Account) change(i int, session string, used int64) {
-	if used == 0 {
-		delete(a.in[i], session)
+	parts := a.in[session]
+	parts[i] = used
+	a.place(session, parts)
+}
+
+// place writes down a session's parts. Only sessions with one are kept. The caller holds the lock.
+func (a *Account) place(session string, parts [count]int64) {
+	b := a.book
+	b.places.Lock()
+	defer b.places.Unlock()
+	if parts == [count]int64{} {
+		delete(a.in, session)
+		delete(b.of, session)
+		a.dirty = a.dirty || a.shared
 		return
 	}
-	if a.in[i] == nil {
-		a.in[i] = map[string]int64{}
+	if a.in == nil {
+		a.in = map[string][count]int64{}
 	}
-	a.in[i][session] = used
+	if b.of == nil {
+		b.of = map[string]*Account{}
+	}
+	a.in[session], b.of[session] = parts, a
 }
 
 // Room returns a [*ReachedError] if nothing is left of a quota.

@@ -3,9 +3,8 @@
 //
 // Counting is exact within one process: a reservation checks the limit and takes
 // the room in one step, so that concurrent callers can't pass a limit together.
-// Processes that share a store tell each other how many sessions and stored bytes
-// they count, see [Account.SetOthers]; a limit can be exceeded by what others admit
-// at the same moment. Of the other quotas each counts its own.
+// Processes that share a store tell each other what they count, see [Account.SetOthers];
+// a limit can be exceeded by what others admit before they are heard of.
 //
 // All methods may be called by many goroutines. The package keeps nothing on disk
 // and knows nothing of sessions or facts: its user says what is in use.

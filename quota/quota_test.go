@@ -137,3 +137,45 @@ func BenchmarkReserve(b *testing.B) {
 		}
 	}
 }
+
+func TestSharesOfProcessesAddUp(t *testing.T) {
+	b := &quota.Book{}
+	b.SetPolicy(quota.Policy{Accounts: quota.Limits{Schedules: 3}})
+	a, err := b.Account("acme", func(a *quota.Account) (quota.Total, error) {
+		a.SetOthers(quota.Share{Standing: map[quota.Name]int64{quota.Schedules: 1}}, time.Now())
+		a.Complete()
+		return quota.Total{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func() quota.Share {
+		t.Helper()
+		s, due := a.Due(time.Now(), true)
+		if !due {
+			t.Fatal("nothing is due after a change")
+		}
+		a.Kept(true)
+		return s
+	}
+	for range 2 {
+		if err := a.ReserveIn(quota.Schedules, "sess_1", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.ReserveIn(quota.Schedules, "sess_2", 1); err == nil {
+		t.Error("a fourth schedule was let in")
+	}
+	if s := own(); s.Standing[quota.Schedules] != 2 {
+		t.Errorf("the share is %+v", s)
+	}
+	a.Set(quota.Schedules, "sess_1", 2)
+	if _, due := a.Due(time.Now(), true); due {
+		t.Error("a share was due though nothing changed")
+	}
+	b.Leave("sess_1")
+	b.Leave("sess_1")
+	if s := own(); len(s.Standing) > 0 || a.Used(quota.Schedules) != 1 || b.UsedBy(quota.Schedules)["acme"] != 0 {
+		t.Errorf("the share is %+v after the session left, %d are in use", s, a.Used(quota.Schedules))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -68,8 +69,9 @@ func (m *Manager) applyLimits() {
 	m.quotas.SetPolicy(p)
 }
 
-// readLimits reads what was set, by this node or another.
-func (m *Manager) readLimits(ctx context.Context) {
+// ReadLimits reads the limits that were set, by this node or another. After an error those hold
+// that did before.
+func (m *Manager) ReadLimits(ctx context.Context) error {
 	set := map[string]quota.Limits{}
 	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindLimits}) {
 		var l event.QuotaLimits
@@ -77,8 +79,7 @@ func (m *Manager) readLimits(ctx context.Context) {
 			err = json.Unmarshal(e.Value, &l)
 		}
 		if err != nil {
-			m.opt.Logger.Warn("the quotas that were set could not be read: those of the configuration hold", "error", err)
-			return
+			return storeFault(fmt.Errorf("session: read the quotas that were set: %w", err))
 		}
 		set[e.Key[1:]] = limitsOf(&l)
 	}
@@ -86,14 +87,16 @@ func (m *Manager) readLimits(ctx context.Context) {
 	defer m.limits.mu.Unlock()
 	m.limits.set = set
 	m.applyLimits()
+	return nil
 }
 
 // readLimitsOfOthers reads what was set where several nodes may have: the one that did
 // has answered before the others are told.
-func (m *Manager) readLimitsOfOthers(ctx context.Context) {
-	if m.shared != nil {
-		m.readLimits(ctx)
+func (m *Manager) readLimitsOfOthers(ctx context.Context) error {
+	if m.shared == nil {
+		return nil
 	}
+	return m.ReadLimits(ctx)
 }
 
 func limitsOf(l *event.QuotaLimits) quota.Limits {
@@ -120,7 +123,9 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	if err := CheckAdmin(r.caller, p); err != nil {
 		return nil, err
 	}
-	r.m.readLimitsOfOthers(ctx)
+	if err := r.m.readLimitsOfOthers(ctx); err != nil {
+		return nil, err
+	}
 	change := &event.RuntimeChanged{Change: "quotas_reset", Account: p.Account, ChangedBy: r.actor()}
 	if p.Limits != nil {
 		change.Change, change.Quotas = "quotas_set", changedLimits(r.m.Limits(p.Account), p.Limits)
@@ -138,7 +143,9 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	}
 	done, err := recordChange(ctx, r, change, command.GetQuotasResult{Quotas: quotaUses(p.Account, usage, limits)})
 	if err == nil {
-		r.m.readLimits(ctx)
+		if err := r.m.ReadLimits(context.WithoutCancel(ctx)); err != nil {
+			r.m.opt.Logger.Warn("quotas were set that don't hold here until they are set again or the server starts", "account", p.Account, "error", err)
+		}
 	}
 	return done, err
 }
@@ -222,7 +229,9 @@ func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error)
 	if err != nil {
 		return nil, err
 	}
-	m.readLimitsOfOthers(ctx)
+	if err := m.readLimitsOfOthers(ctx); err != nil {
+		return nil, err
+	}
 	sessions, err := m.sessionsOfNodes(ctx)
 	if err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ func (m *Manager) HandOver(ctx context.Context, sessionID string) (bool, error) 
 		return false, nil
 	}
 	delete(m.writers, sessionID)
+	m.leaveStanding(sessionID)
 	m.mu.Unlock()
 	if w != nil {
 		return true, w.retireSession(ctx, true)

@@ -138,6 +138,7 @@ type Manager struct {
 	// accounts, see changeBases.
 	nodeID atomic.Pointer[string]
 	bases  sync.Mutex
+	live   liveNodes
 	// counting ends with the manager; sessions are counted under it.
 	counting     context.Context //nolint:containedctx // it is the manager's own
 	stopCounting context.CancelFunc
@@ -184,7 +185,9 @@ func New(opt Options) *Manager {
 	m.opened = m.Now()
 	m.owners.keep = 1 << 14
 	m.SetQuotas(opt.Quotas)
-	m.readLimits(context.Background())
+	if err := m.ReadLimits(context.Background()); err != nil {
+		opt.Logger.Warn("the quotas that were set could not be read: those of the configuration hold", "error", err)
+	}
 	m.counting, m.stopCounting = context.WithCancel(context.Background())
 	m.stopped.Go(m.sweepIdle)
 	m.stopped.Go(func() { m.topics.wakeSubscribers(m.stop) })
@@ -280,6 +283,7 @@ func (m *Manager) releaseWriter(w *writer) {
 	w.lastUsed = m.sweeps
 	if w.users == 0 && w.away.Load() && m.writers[w.id] == w && !m.closed {
 		delete(m.writers, w.id)
+		m.leaveStanding(w.id)
 		m.stopped.Go(func() { m.letGo(w) })
 	}
 	m.mu.Unlock()
@@ -291,6 +295,7 @@ func (m *Manager) dropWriter(w *writer) {
 	m.mu.Lock()
 	if m.writers[w.id] == w {
 		delete(m.writers, w.id)
+		m.leaveStanding(w.id)
 	}
 	m.mu.Unlock()
 }
@@ -407,18 +412,20 @@ func (m *Manager) idleWriters() []*writer {
 		}
 		over--
 		delete(m.writers, id)
+		if w.isOutdated() {
+			m.leaveStanding(id)
+		}
 		out = append(out, w)
 	}
 	return out
 }
 
-// Hint says that another node appended to a session.
+// Hint says that another node appended to a session. It reads nothing: the caller goes on to
+// the next at once. What follows from facts in the runtime's own session is the caller's to
+// read, see [Manager.ReadLimits].
 func (m *Manager) Hint(a store.Appended) {
 	m.noteForeignAppend(a)
 	m.topics.hint(a)
-	if a.SessionID == event.RuntimeSession {
-		m.readLimits(context.Background()) // another node may have set some
-	}
 }
 
 // Report records a notice in the runtime's own session, which is opened if it

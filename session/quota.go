@@ -164,6 +164,9 @@ func (w *writer) reserveQuota(tx *Tx) error {
 		if err == nil {
 			err = w.m.checkQuota(tx.ctx, usage, quota.StoredBytes, func() error { return usage.Room(quota.StoredBytes) })
 		}
+		if err == nil && w.m.shared != nil && usage.IsNear(quota.Sessions) {
+			usage.AwaitKept(tx.ctx) // else the share can't go with the session, and another node admits one more
+		}
 		if err == nil {
 			err = w.m.checkQuota(tx.ctx, usage, quota.Sessions, func() error { return usage.Reserve(quota.Sessions, 1) })
 		}
@@ -179,10 +182,11 @@ func (w *writer) reserveQuota(tx *Tx) error {
 		if b.n == 0 {
 			continue
 		}
-		if err := w.usage.ReserveIn(b.name, w.id, b.n); err != nil {
+		if err := w.m.checkQuota(tx.ctx, w.usage, b.name, func() error { return w.usage.ReserveIn(b.name, w.id, b.n) }); err != nil {
 			w.giveBack(tx)
 			return err
 		}
+		tx.tightens = tx.tightens || w.usage.IsNear(b.name)
 	}
 	return nil
 }
@@ -207,20 +211,21 @@ func (r *request) checkStorage(tx *Tx) error {
 }
 
 // checkQuota makes a check of an account's quota with what other nodes use of it, as far as
-// that matters. A limit that is reached is one only if it is so now.
+// that matters. A limit that is reached is one only if it is so now. What others use of a quota
+// that running work needs is as it was last if it can't be read.
 func (m *Manager) checkQuota(ctx context.Context, a *quota.Account, n quota.Name, check func() error) error {
 	if m.shared == nil || !a.IsLimited(n) {
 		return check()
 	}
 	near := a.IsNear(n)
-	if err := m.followShares(ctx, a, n, false); err != nil {
+	if err := m.followShares(ctx, a, n, false); err != nil && n.IsKept() {
 		return err
 	}
 	err := check()
 	if _, reached := errors.AsType[*quota.ReachedError](err); !reached || near {
 		return err
 	}
-	if err := m.followShares(ctx, a, n, true); err != nil {
+	if err := m.followShares(ctx, a, n, true); err != nil && n.IsKept() {
 		return err
 	}
 	return check()
@@ -240,8 +245,8 @@ func (w *writer) giveBack(tx *Tx) {
 
 // recordStanding says how much the session uses of what its state tells.
 func (w *writer) recordStanding() {
-	if w.usage == nil || w.state == nil {
-		return
+	if w.usage == nil || w.state == nil || (w.failed && w.m.shared != nil) {
+		return // a writer that failed has left the session to the one after it
 	}
 	queued := 0
 	for _, t := range w.state.Threads {
@@ -250,6 +255,13 @@ func (w *writer) recordStanding() {
 	w.usage.Set(quota.QueuedTurns, w.id, int64(queued))
 	w.usage.Set(quota.Schedules, w.id, int64(len(w.state.Schedules.Open)))
 	w.usage.Set(quota.Processes, w.id, int64(len(w.state.Environment.Active)))
+}
+
+// leaveStanding forgets what a session uses that another node counts from now on.
+func (m *Manager) leaveStanding(sessionID string) {
+	if m.shared != nil {
+		m.quotas.Leave(sessionID)
+	}
 }
 
 // changesStanding reports whether facts change what recordStanding tells.
@@ -281,8 +293,9 @@ func (w *writer) chargeBatch(p *pending, tx *Tx, size int) {
 	for _, blob := range tx.blobs {
 		p.charge.bytes += int64(len(blob))
 	}
-	// A share is stored with a session that is opened, so that other nodes count it at once.
-	if op, due := keptUsage(usage, w.m, tx.opens && w.m.shared != nil); due {
+	// A share is stored with a session that is opened, and with what begins near a limit, so that
+	// other nodes count it at once.
+	if op, due := keptUsage(usage, w.m, (tx.opens || tx.tightens) && w.m.shared != nil); due {
 		p.charge.keeps = true
 		p.batch.Index = append(p.batch.Index, op)
 	}
@@ -290,16 +303,16 @@ func (w *writer) chargeBatch(p *pending, tx *Tx, size int) {
 
 // keptUsage returns the index entry of an account's total, if one is due.
 func keptUsage(a *quota.Account, m *Manager, atOnce bool) (store.IndexOp, bool) {
-	t, due := a.Due(m.Now(), atOnce)
+	share, due := a.Due(m.Now(), atOnce)
 	if !due {
 		return store.IndexOp{}, false
 	}
 	if m.shared != nil {
 		if self := m.nodeID.Load(); self != nil { // it is known since the account was loaded
-			return shareOp(a.ID(), *self, t), true
+			return shareOp(a.ID(), *self, share), true
 		}
 	}
-	v, _ := json.Marshal(t) //nolint:errchkjson // numbers and a time always encode
+	v, _ := json.Marshal(share.Total) //nolint:errchkjson // numbers and a time always encode
 	return putOp(kindUsage, "@"+a.ID(), v), true
 }
 
@@ -418,7 +431,7 @@ func (m *Manager) countSubscription(ctx context.Context, caller command.Caller, 
 	if err != nil {
 		return nil, err
 	}
-	if err := usage.Reserve(quota.Subscriptions, 1); err != nil {
+	if err := m.checkQuota(ctx, usage, quota.Subscriptions, func() error { return usage.Reserve(quota.Subscriptions, 1) }); err != nil {
 		return nil, m.refuseAtQuota(ctx, sessionID, err)
 	}
 	return usage, nil

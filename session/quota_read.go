@@ -15,8 +15,7 @@ func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command
 	if !r.caller.Admin && p.Account != "" && p.Account != r.caller.Account {
 		return nil, fault.New(fault.Forbidden, "get_quotas for another account needs a token with the role admin")
 	}
-	r.m.readLimitsOfOthers(ctx)
-	if err := r.m.loadStandings(ctx); err != nil {
+	if err := r.m.readLimitsOfOthers(ctx); err != nil {
 		return nil, err
 	}
 	accounts := []string{r.caller.Account}
@@ -31,7 +30,7 @@ func (r *request) getQuotas(ctx context.Context, p *command.GetQuotas) (*command
 	return r.quotasOf(ctx, accounts)
 }
 
-// quotasOf returns what accounts use of each quota.
+// quotasOf returns what accounts use of each quota. What other nodes use of several was just read.
 func (r *request) quotasOf(ctx context.Context, accounts []string) (*command.GetQuotasResult, error) {
 	if err := r.m.loadStandings(ctx); err != nil {
 		return nil, err
@@ -42,8 +41,10 @@ func (r *request) quotasOf(ctx context.Context, accounts []string) (*command.Get
 		if err != nil {
 			return nil, err
 		}
-		if err := r.m.followShares(ctx, usage, quota.Sessions, len(accounts) == 1); err != nil {
-			return nil, err
+		if len(accounts) == 1 {
+			if err := r.m.followShares(ctx, usage, quota.Sessions, true); err != nil {
+				return nil, err
+			}
 		}
 		res.Quotas = append(res.Quotas, quotaUses(account, usage, r.m.Limits(account))...)
 	}
@@ -75,7 +76,7 @@ func (m *Manager) accountsInUse(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, storeFault(err)
 		}
-		if _, err := m.usageOf(ctx, e.Key[1:]); err != nil {
+		if _, err := m.usageOf(ctx, e.Key[1:]); err != nil { // known by now, unless an earlier version wrote it
 			return nil, err
 		}
 	}
@@ -90,19 +91,15 @@ func (m *Manager) accountsInUse(ctx context.Context) ([]string, error) {
 func (m *Manager) loadStandings(ctx context.Context) error {
 	m.standings.Lock()
 	defer m.standings.Unlock()
-	if m.standingsKnown {
-		return nil
+	if m.standingsKnown || m.shared != nil {
+		return nil // of several nodes each counts the sessions that it owns
 	}
 	ids, err := m.Open(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if m.shared != nil {
-			continue // the nodes that own them count them
-		}
-		err := m.Peek(ctx, id, func(*state.Session) error { return nil })
-		if err != nil && fault.KindOf(err) != fault.Unavailable { // another node has it, and counts it
+		if err := m.Peek(ctx, id, func(*state.Session) error { return nil }); err != nil && fault.KindOf(err) != fault.Unavailable {
 			return err
 		}
 	}

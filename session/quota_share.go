@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"agentd/quota"
 	"agentd/store"
 )
 
-// Where several nodes share the store, each keeps its own share of what an account uses, which
-// is negative if it removed more than it added. What an account uses is the sum of all shares
-// and of a base, which holds the shares of nodes that stopped.
+// Where several nodes share the store, each keeps its own share of what an account uses. For
+// sessions and stored bytes it is negative if the node removed more than it added, and holds
+// whether or not the node lives: what an account uses is the sum of all shares and of a base,
+// which holds the shares of nodes that stopped. Everything else stands for as long as the node
+// has its lease: its sessions are counted by the nodes that take them over.
 
 const (
 	// kindUsageShare: "@", an account, a line break and a node → that node's share, as
-	// [quota.Total]; without a node the base.
+	// [quota.Share]; without a node the base, a [quota.Total].
 	kindUsageShare = "usage.share"
 	// shareWriter writes shares, baseWriter the bases, in the name of one node at a time.
 	shareWriter = "usage.shares"
@@ -54,19 +57,44 @@ func (m *Manager) ownNode(ctx context.Context) (string, error) {
 
 // shares are what the store has of one account.
 type shares struct {
-	own, others quota.Total
+	own, others quota.Share
 	// based says that there is a base.
 	based bool
 }
 
-func (s *shares) addShare(node, self string, t quota.Total) {
+func (s *shares) addShare(node, self string, share quota.Share) {
 	into := &s.others
 	if node == self {
 		into = &s.own
 	}
-	into.Sessions += t.Sessions
-	into.StoredBytes += t.StoredBytes
+	into.Plus(share)
 	s.based = s.based || node == ""
+}
+
+// liveNodes are the nodes whose leases held a moment ago.
+type liveNodes struct {
+	mu sync.Mutex
+	at time.Time
+	by map[string]bool
+}
+
+// isLive reports whether a node has its lease, which may have begun or ended within the last
+// moment.
+func (m *Manager) isLive(ctx context.Context, node string) (bool, error) {
+	l := &m.live
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := m.Now(); l.by == nil || now.Sub(l.at).Abs() >= sharesFor {
+		nodes, err := m.shared.Nodes(ctx)
+		if err != nil {
+			return false, storeFault(err)
+		}
+		l.at, l.by = now, map[string]bool{}
+		for i := range nodes {
+			l.by[nodes[i].ID] = nodes[i].Alive
+		}
+	}
+	return l.by[node], nil
 }
 
 // readShares reads the shares of accounts: of one, or of all if prefix is empty.
@@ -81,14 +109,23 @@ func (m *Manager) readShares(ctx context.Context, prefix string) (map[string]*sh
 			return nil, storeFault(err)
 		}
 		account, node, ok := strings.Cut(strings.TrimPrefix(e.Key, "@"), "\n")
-		var t quota.Total
-		if err := json.Unmarshal(e.Value, &t); err != nil || !ok {
+		var share quota.Share
+		if err := json.Unmarshal(e.Value, &share); err != nil || !ok {
 			return nil, storeFault(fmt.Errorf("%w: share of what an account uses: %s", store.ErrCorrupt, e.Key))
+		}
+		if len(share.Standing) > 0 && node != self {
+			live, err := m.isLive(ctx, node)
+			if err != nil {
+				return nil, err
+			}
+			if !live {
+				share.Standing = nil
+			}
 		}
 		if out[account] == nil {
 			out[account] = &shares{}
 		}
-		out[account].addShare(node, self, t)
+		out[account].addShare(node, self, share)
 	}
 	return out, nil
 }
@@ -112,9 +149,14 @@ func (m *Manager) loadShare(ctx context.Context, a *quota.Account) (quota.Total,
 	if s == nil {
 		s = &shares{}
 	}
+	return m.takeShare(a, s), nil
+}
+
+// takeShare takes in the shares that the store has of an account, and returns this node's.
+func (m *Manager) takeShare(a *quota.Account, s *shares) quota.Total {
 	a.SetOthers(s.others, m.Now())
 	a.Complete()
-	return s.own, nil
+	return s.own.Total
 }
 
 // makeBase stores what an account used before there were shares, unless that is there. The
@@ -132,12 +174,12 @@ func (m *Manager) makeBase(ctx context.Context, account string) error {
 		if _, err := m.scanSessions(ctx, account, timeKey(t.At)+"0", "", -1, &t.Sessions); err != nil {
 			return nil, err
 		}
-		return []store.IndexOp{shareOp(account, "", t)}, nil
+		return []store.IndexOp{shareOp(account, "", quota.Share{Total: t})}, nil
 	})
 }
 
-func shareOp(account, node string, t quota.Total) store.IndexOp {
-	v, _ := json.Marshal(t) //nolint:errchkjson // numbers and a time always encode
+func shareOp(account, node string, s quota.Share) store.IndexOp {
+	v, _ := json.Marshal(s) //nolint:errchkjson // numbers and a time always encode
 	return putOp(kindUsageShare, shareKey(account, node), v)
 }
 
@@ -171,9 +213,10 @@ func (m *Manager) changeBases(ctx context.Context, change func() ([]store.IndexO
 	return nil
 }
 
-// followShares reads what others use of an account's quotas again, if it is due.
+// followShares reads what others use of an account's quotas again, if it is due. Away from a limit
+// one caller does so, and nothing else waits for a slow database.
 func (m *Manager) followShares(ctx context.Context, a *quota.Account, n quota.Name, atOnce bool) error {
-	if m.shared == nil || (!atOnce && !a.IsNear(n) && m.Now().Sub(a.OthersAt()) < sharesFor) {
+	if m.shared == nil || (!atOnce && !a.IsNear(n) && !a.FollowsNow(m.Now(), sharesFor)) {
 		return nil
 	}
 	all, err := m.readShares(ctx, shareKey(a.ID(), ""))
@@ -186,14 +229,14 @@ func (m *Manager) followShares(ctx context.Context, a *quota.Account, n quota.Na
 	return nil
 }
 
-// followAllShares reads what others use of the quotas of all accounts.
+// followAllShares reads what others use of the quotas of all accounts, at once.
 func (m *Manager) followAllShares(ctx context.Context) error {
 	all, err := m.readShares(ctx, "")
 	if err != nil {
 		return err
 	}
 	for account, s := range all {
-		a, err := m.usageOf(ctx, account)
+		a, err := m.usageFrom(ctx, account, s)
 		if err != nil {
 			return err
 		}
@@ -202,23 +245,58 @@ func (m *Manager) followAllShares(ctx context.Context) error {
 	return nil
 }
 
+// usageFrom is usageOf for an account whose shares were just read. Only this process changes its
+// own share, and not before it has loaded it.
+func (m *Manager) usageFrom(ctx context.Context, account string, s *shares) (*quota.Account, error) {
+	return m.quotas.Account(account, func(a *quota.Account) (quota.Total, error) {
+		if !s.based {
+			return m.loadShare(ctx, a)
+		}
+		return m.takeShare(a, s), nil
+	})
+}
+
 // keepShares stores this node's shares that changed, until ctx ends.
 func (m *Manager) keepShares(ctx context.Context) {
 	tick := time.NewTicker(shareEvery)
 	defer tick.Stop()
-	failing := false
+	failing, begun := false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		err := m.storeShares(ctx)
+		var err error
+		if !begun {
+			err = m.replaceLeftShares(ctx)
+			begun = err == nil
+		}
+		if err == nil {
+			err = m.storeShares(ctx)
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			m.opt.Logger.Warn("what accounts use on this node could not be stored; it is tried again", "error", err)
 		}
 		failing = err != nil
 	}
+}
+
+// replaceLeftShares has this node's shares stored again in which an earlier process of its name
+// stands, which was killed.
+func (m *Manager) replaceLeftShares(ctx context.Context) error {
+	all, err := m.readShares(ctx, "")
+	if err != nil {
+		return err
+	}
+	for account, s := range all {
+		if len(s.own.Standing) > 0 {
+			if _, err := m.usageFrom(ctx, account, s); err != nil { // what is loaded is stored next
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (m *Manager) storeShares(ctx context.Context) error {
@@ -263,7 +341,7 @@ func (m *Manager) foldShares(ctx context.Context) error {
 			}
 			base.Sessions += own.Sessions
 			base.StoredBytes += own.StoredBytes
-			ops = append(ops, shareOp(a.ID(), "", base), store.IndexOp{Entry: store.Entry{Kind: kindUsageShare, Key: shareKey(a.ID(), self)}, Delete: true})
+			ops = append(ops, shareOp(a.ID(), "", quota.Share{Total: base}), store.IndexOp{Entry: store.Entry{Kind: kindUsageShare, Key: shareKey(a.ID(), self)}, Delete: true})
 		}
 		return ops, nil
 	})

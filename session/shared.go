@@ -161,11 +161,15 @@ func (w *writer) isOutdated() bool {
 // noteForeignAppend drops what is in memory of a session that another node wrote to.
 func (m *Manager) noteForeignAppend(a store.Appended) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	w := m.writers[a.SessionID]
-	m.mu.Unlock()
-	if w != nil && w.ready.Load() && w.head.Load() < a.Sequence {
+	if w != nil && (!w.ready.Load() || w.head.Load() >= a.Sequence) {
+		return
+	}
+	if w != nil {
 		w.outrun.Store(true)
 	}
+	m.leaveStanding(a.SessionID)
 }
 
 // holds reports whether the session's claim is kept when it leaves memory: something runs

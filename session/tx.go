@@ -33,9 +33,10 @@ type Tx struct {
 	tombstone *state.Session
 	emptied   []store.Snapshot
 	// referred is the size of content that was stored ahead of the decision, opens
-	// says that room for a session was reserved.
-	referred int64
-	opens    bool
+	// says that room for a session was reserved, and tightens that little is left of a
+	// quota of which the decision takes some.
+	referred        int64
+	opens, tightens bool
 	// payer is the account that the decision's storage counts for, if it isn't the
 	// session's own.
 	payer *quota.Account

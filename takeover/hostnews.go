@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ const (
 )
 
 // HostNews takes over what other nodes record in the session that belongs to all nodes: what
-// the host's policy is, who may come in. What can't be read stays due until it was.
+// the host's policy is, who may come in, how much an account may use. What can't be read stays
+// due until it was.
 type HostNews struct {
 	opt HostNewsOptions
 
@@ -133,18 +135,24 @@ func (n *HostNews) Follow(ctx context.Context) {
 	}
 }
 
+// changed says what has to be read beside the facts that tell of it.
+type changed struct{ tokens, limits bool }
+
 // takeOverDue takes over what is due. After an error all is.
 func (n *HostNews) takeOverDue(ctx context.Context) error {
 	first, last, all := n.takeDue()
-	tokens := all || last-first >= followedFacts
+	var what changed
 	var err error
 	switch {
-	case tokens:
-		err = n.followState(ctx)
+	case all || last-first >= followedFacts:
+		what, err = changed{tokens: true, limits: true}, n.followState(ctx)
 	case last > 0:
-		tokens, err = n.followFacts(ctx, first, last)
+		what, err = n.followFacts(ctx, first, last)
 	}
-	if err == nil && tokens {
+	if err == nil && what.limits {
+		err = n.opt.Sessions().ReadLimits(ctx)
+	}
+	if err == nil && what.tokens {
 		err = n.opt.ShareTokens(ctx)
 	}
 	if err != nil {
@@ -164,20 +172,21 @@ func (n *HostNews) followState(ctx context.Context) error {
 	return err
 }
 
-// followFacts reports whether one of the facts is about a token.
-func (n *HostNews) followFacts(ctx context.Context, first, last uint64) (tokens bool, err error) {
+// followFacts takes over facts, and says what they are about.
+func (n *HostNews) followFacts(ctx context.Context, first, last uint64) (what changed, err error) {
 	facts, err := n.opt.Sessions().Facts(ctx, event.RuntimeSession, first, last)
 	if err != nil {
-		return false, err
+		return what, err
 	}
 	if len(facts) == 0 || facts[len(facts)-1].Sequence < last {
-		return false, errors.New("the facts that another node recorded aren't there yet")
+		return what, errors.New("the facts that another node recorded aren't there yet")
 	}
 	n.opt.Loop().Follow(facts)
 	for i := range facts {
-		if p, ok := facts[i].Payload.(*event.RuntimeChanged); ok && p.TokenID != "" {
-			return true, nil
+		if p, ok := facts[i].Payload.(*event.RuntimeChanged); ok {
+			what.tokens = what.tokens || p.TokenID != ""
+			what.limits = what.limits || strings.HasPrefix(p.Change, "quotas_")
 		}
 	}
-	return false, nil
+	return what, nil
 }

@@ -15,9 +15,15 @@ import (
 // bucketConfig writes a configuration with a bucket, whose secret key may be a wrong one.
 func bucketConfig(t *testing.T, endpoint, bucket, secret string) string {
 	t.Helper()
+	return writeFile(t, t.TempDir(), "c.yaml", bucketSettings(t, endpoint, bucket, secret))
+}
+
+// bucketSettings returns the settings of a bucket.
+func bucketSettings(t *testing.T, endpoint, bucket, secret string) string {
+	t.Helper()
 	dir := t.TempDir()
-	return writeFile(t, dir, "c.yaml", fmt.Sprintf("blobs: {s3: {endpoint: %q, bucket: %q, prefix: here, from: 1KiB, accessKeyFile: %q, secretKeyFile: %q}}\n",
-		endpoint, bucket, writeFile(t, dir, "access", s3test.AccessKey), writeFile(t, dir, "secret", secret)))
+	return fmt.Sprintf("blobs: {s3: {endpoint: %q, bucket: %q, prefix: here, from: 1KiB, accessKeyFile: %q, secretKeyFile: %q}}\n",
+		endpoint, bucket, writeFile(t, dir, "access", s3test.AccessKey), writeFile(t, dir, "secret", secret))
 }
 
 // TestServeWithABucket runs two nodes over a database with a bucket: what one stored the

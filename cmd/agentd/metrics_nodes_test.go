@@ -1,11 +1,15 @@
 package main
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"agentd/client"
 	"agentd/command"
+	"agentd/internal/s3test"
 )
 
 // figureOf adds up the figures of a node whose names begin like this.
@@ -71,4 +75,74 @@ func TestMetricsOfNodes(t *testing.T) {
 	f.kill(a)
 	b.shows(`agentd_nodes{state="alive"}`, 1)
 	b.shows(`agentd_nodes{state="gone"}`, 1)
+}
+
+// awaitFigures has a server do something until its figures are as they should be, and returns them.
+func (p *process) awaitFigures(do func(), grown ...string) *figures {
+	p.t.Helper()
+	for s := (&storm{t: p.t, p: p}); ; {
+		f := s.figures()
+		if !slices.ContainsFunc(grown, func(name string) bool { return f.by[name] == 0 }) {
+			return f
+		}
+		if do(); p.t.Failed() {
+			p.t.FailNow()
+		}
+	}
+}
+
+// has checks figures of a server.
+func (f *figures) has(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	for name, want := range figures {
+		if got, ok := f.by[name]; !ok || got != want {
+			t.Errorf("%s is %v, %v; want %v", name, got, ok, want)
+		}
+	}
+}
+
+// unused are families that a server over PostgreSQL doesn't tell, or not before a tool was used
+// and a bound was met.
+var unused = []string{"agentd_store_", "agentd_usage_tool_", "agentd_usage_approval", "agentd_bounds_"}
+
+// TestMetricsOverPostgreSQL: a server over a database with a replica tells how it stands with
+// both, and the operators' page names all that.
+func TestMetricsOverPostgreSQL(t *testing.T) {
+	p, _ := startWithReplica(t)
+	p.completed(p.submit("hello"))
+	most := p.figureOf("agentd_database_connections_max")
+	f := p.awaitFigures(func() {
+		var asking sync.WaitGroup
+		for range 16 * int(most) { // more than the pool has connections for
+			asking.Go(func() {
+				if _, err := client.Call[command.GetQuotasResult](t.Context(), p.client(), &command.GetQuotas{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		asking.Wait()
+		ask[command.ListTurnsResult](p, &command.ListTurns{})
+	}, "agentd_database_connections_opened_total", "agentd_database_acquires_total", "agentd_database_acquires_waited_total",
+		"agentd_database_wait_seconds_total", "agentd_replica_reads_total", `agentd_usage_turns_total{model="play/m"}`)
+	f.has(t, map[string]float64{"agentd_store_ready": 1, "agentd_database_month_table": 1, "agentd_replica_up": 1})
+	used, usedThere := f.by[`agentd_database_connections{state="used"}`]
+	idle, idleThere := f.by[`agentd_database_connections{state="idle"}`]
+	if !usedThere || !idleThere || used+idle == 0 || used+idle > most {
+		t.Errorf("%v connections are used and %v idle of %v", used, idle, most)
+	}
+	if waited, all := f.by["agentd_database_acquires_waited_total"], f.by["agentd_database_acquires_total"]; waited > all {
+		t.Errorf("%v of %v waited", waited, all)
+	}
+	documented(t, f, append(unused, "agentd_blob_")...)
+}
+
+// TestMetricsOfABucket: a server tells what it moved to its object storage.
+func TestMetricsOfABucket(t *testing.T) {
+	storage := s3test.Shared(t)
+	f := newFleet(t, "1h", "answers: [{text: done}]\n", bucketSettings(t, storage.URL, storage.Bucket(t), s3test.SecretKey))
+	p := f.node(f.dir())
+	p.completed(p.submit(strings.Repeat("a long question ", 1000)))
+	got := p.awaitFigures(func() { time.Sleep(10 * time.Millisecond) }, "agentd_blob_objects_moved_total", `agentd_usage_turns_total{model="play/m"}`) // nothing tells when it is moved
+	got.has(t, map[string]float64{"agentd_blob_storage_up": 1, "agentd_blob_objects_deleted_total": 0, "agentd_blob_storage_failures_total": 0})
+	documented(t, got, append(unused, "agentd_replica_")...)
 }

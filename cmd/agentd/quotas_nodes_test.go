@@ -89,4 +89,16 @@ func TestQuotasOfAllNodes(t *testing.T) {
 	if _, err := open(c); fault.KindOf(err) != fault.RateLimited {
 		t.Errorf("another node opens a fifth session: %v", err)
 	}
+	// What an admin sets at one node holds at the others without their being asked.
+	five := int64(5)
+	call[command.GetQuotasResult](c, &command.SetQuotas{Operator: true, Limits: &command.QuotaChange{Sessions: &five}})
+	for {
+		_, err := open(d)
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.RateLimited {
+			t.Fatal(err)
+		}
+	}
 }

@@ -1,0 +1,154 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"agentd/command"
+	"agentd/quota"
+	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
+)
+
+// sharedMem is a store in memory that is one of several nodes' as far as quotas are concerned,
+// and counts what is read.
+type sharedMem struct {
+	*storetest.Mem
+	node  string
+	reads *atomic.Int64
+	// scanning is told of each scan, before it begins.
+	scanning func(kind string)
+}
+
+func (s sharedMem) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	s.reads.Add(1)
+	return s.Mem.Get(ctx, kind, key)
+}
+
+func (s sharedMem) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Entry, error] {
+	s.reads.Add(1)
+	if s.scanning != nil {
+		s.scanning(scan.Kind)
+	}
+	return s.Mem.Scan(ctx, scan)
+}
+
+func (s sharedMem) Nodes(context.Context) ([]store.Node, error) {
+	s.reads.Add(1)
+	return []store.Node{{ID: s.node, Self: true, Alive: true}, {ID: "other", Alive: true}}, nil
+}
+
+func (s sharedMem) ClaimAnyway(ctx context.Context, id string) (store.Claim, error) {
+	return s.Claim(ctx, id)
+}
+
+func (s sharedMem) Yield(ctx context.Context, id string, epoch uint64) error {
+	return s.Release(ctx, id, epoch)
+}
+
+func (sharedMem) Adopt(context.Context, *store.Adoption, int) ([]string, error)     { return nil, nil }
+func (sharedMem) Displaced(context.Context, *store.Adoption, int) ([]string, error) { return nil, nil }
+func (sharedMem) Forget(context.Context, string, time.Time) error                   { return nil }
+func (sharedMem) Describe(func() store.About)                                       {}
+func (sharedMem) Announce(context.Context) error                                    { return nil }
+func (sharedMem) Now() time.Time                                                    { return time.Now() }
+func (sharedMem) Term() (uint64, bool)                                              { return 1, true }
+func (sharedMem) Await(func() bool)                                                 {}
+func (sharedMem) Awaited()                                                          {}
+func (sharedMem) Owned(context.Context, string) ([]string, error)                   { return nil, nil }
+func (sharedMem) SweepBlob(context.Context, *store.Sweep) (store.Swept, error) {
+	return store.Swept{}, nil
+}
+func (sharedMem) HoldBlob(context.Context, string) error { return nil }
+
+// TestQuotasOfAllAccountsAreOneRead: what get_quotas and list_accounts read doesn't grow with the
+// accounts, neither at a node that meets them for the first time nor later, near their limits.
+func TestQuotasOfAllAccountsAreOneRead(t *testing.T) {
+	readsWith := func(t *testing.T, accounts int) (reads [3]int64) {
+		t.Helper()
+		first := storetest.NewMem()
+		open := func(name string, s *storetest.Mem) (*session.Manager, *atomic.Int64) {
+			var n atomic.Int64
+			m := session.New(session.Options{
+				Store: sharedMem{Mem: s, node: name, reads: &n}, RuntimeID: "runtime_test", Quotas: quota.Policy{Accounts: quota.Limits{Sessions: 3}},
+			})
+			t.Cleanup(func() { _ = m.Close(context.Background()) })
+			return m, &n
+		}
+		there, _ := open("other", first)
+		for i := range accounts {
+			caller := command.Caller{Account: fmt.Sprintf("acct-%d", i), Actor: acme.Actor}
+			if _, err := runCommand(there, caller, &command.CreateSession{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		here, n := open("self", first.Node())
+		for i := range reads {
+			before := n.Load()
+			if i == 2 {
+				if _, err := here.Accounts(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else if res, err := runCommand(here, admin, &command.GetQuotas{}); err != nil {
+				t.Fatal(err)
+			} else if q := res.(*command.GetQuotasResult).Quotas; len(q) != (accounts+1)*len(quota.Names()) {
+				t.Fatalf("%d quotas of %d accounts", len(q), accounts)
+			}
+			reads[i] = n.Load() - before
+		}
+		return reads
+	}
+	synctest.Test(t, func(t *testing.T) { // in which time stands still: nothing reads beside the calls
+		if few, many := readsWith(t, 2), readsWith(t, 40); few != many {
+			t.Errorf("2 accounts cost %v reads, 40 cost %v", few, many)
+		}
+	})
+}
+
+// TestSharesAreFollowedByOneCaller: away from a limit one of many calls at the same moment reads
+// what other nodes use, and the others don't wait for it, however slow the database is.
+func TestSharesAreFollowedByOneCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads, slow atomic.Int64
+		s := sharedMem{Mem: storetest.NewMem(), node: "self", reads: new(atomic.Int64)}
+		s.scanning = func(kind string) {
+			if kind == "usage.share" {
+				reads.Add(1)
+				time.Sleep(time.Duration(slow.Load()))
+			}
+		}
+		m := session.New(session.Options{Store: s, RuntimeID: "runtime_test", Quotas: quota.Policy{Accounts: quota.Limits{Sessions: 1000}}})
+		defer func() { _ = m.Close(context.Background()) }()
+		create := func() {
+			if _, err := runCommand(m, acme, &command.CreateSession{}); err != nil {
+				t.Error(err)
+			}
+		}
+		create()
+		time.Sleep(time.Minute)
+		reads.Store(0)
+		slow.Store(int64(500 * time.Millisecond))
+		var calls, quick atomic.Int64
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				create()
+				if calls.Add(1); time.Since(began) == 0 {
+					quick.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if reads.Load() != 1 || quick.Load() != 49 {
+			t.Errorf("%d reads for 50 calls, %d of which didn't wait", reads.Load(), quick.Load())
+		}
+	})
+}
