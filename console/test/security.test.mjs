@@ -137,4 +137,23 @@ export default {
     assert.equal(res.headers()["content-disposition"], "attachment");
     assert.match(res.headers()["content-security-policy"], /sandbox/);
   },
+
+  "a command of megabytes is drawn in parts, in a call of the story": async (t) => {
+    const command = `echo ${"<b>no</b> ".repeat(400_000)}`;
+    const s = await ownServer(t, { answers: [{ when: { contains: "megabytes" }, tools: [{ name: "shell", arguments: { command } }] }, { text: "Done." }] });
+    await s.done(await s.turn("megabytes", { sessionId: "mega", options: { permissionMode: "never" } }));
+    const page = await visit(t, s, "/s/mega");
+    const call = page.locator(".tool");
+    await call.locator(".line").click();
+    const parts = call.getByRole("group", { name: "Parts of a long text" });
+    await parts.getByText(/^Part 1 of \d+\./).waitFor();
+    const drawn = () => call.evaluate((x) => x.textContent.length);
+    assert.ok((await drawn()) < 80_000, `${await drawn()} characters`);
+    assert.equal(await call.locator("pre b").count(), 0);
+    assert.ok((await call.locator("pre").first().textContent()).startsWith(command.slice(0, 1000)));
+    await parts.getByRole("button", { name: "Last part" }).click();
+    await parts.getByText("All of it was shown.").or(parts.getByText(/characters are not shown yet/)).waitFor();
+    assert.ok((await drawn()) < 80_000, `${await drawn()} characters`);
+    await call.getByRole("link", { name: "Download the arguments" }).waitFor();
+  },
 };
