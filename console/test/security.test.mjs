@@ -182,6 +182,12 @@ export default {
         if ((await page.locator("main img, main script").count()) > 0) bad[address] = ["an element"];
       }
     }
+    // What every object has is none of the page's names either.
+    for (const path of ["/usage?range=constructor", "/usage?figure=toString", "/usage?by=constructor"]) {
+      await go(page, path);
+      const [alerts, pressed] = [await page.locator("main").getByRole("alert").allInnerTexts(), await page.locator("main [aria-pressed=true]").allInnerTexts()];
+      if (alerts.length > 0 || pressed.length !== 3) bad[path] = [...alerts, ...pressed];
+    }
     assert.deepEqual(bad, {});
     assert.equal(await page.evaluate(() => window.pwned), undefined);
   },
@@ -189,7 +195,7 @@ export default {
   "hostile names of tools, peers, tokens, trials and files stay text": async (t) => {
     const name = "a\u202eb\u200b<img src=x onerror=window.pwned=1>";
     const s = await ownServer(t, { answers: [
-      { when: { contains: "names" }, tools: [{ name: `no\u202esuch`, arguments: { path: name } }, { name: "write_file", arguments: { path: `${name}/x\u200b.md`, content: "one\n" } }, { name: "shell", arguments: { command: `echo '${name}' >&2; exit 3` } }, { name: "update_plan", arguments: { items: [{ step: name, status: "in_progress" }] } }, { name: "spawn_agent", arguments: { role: name, input: name } }] },
+      { when: { contains: "names" }, tools: [{ name: `no\u202esuch`, arguments: { path: name } }, { name: "constructor", arguments: {} }, { name: "write_file", arguments: { path: `${name}/x\u200b.md`, content: "one\n" } }, { name: "shell", arguments: { command: `echo '${name}' >&2; exit 3` } }, { name: "update_plan", arguments: { items: [{ step: name, status: "in_progress" }] } }, { name: "spawn_agent", arguments: { role: name, input: name } }] },
       { when: { contains: "fails" }, error: { category: "invalid_request", message: `no ${name}` } },
       { text: "Done." },
     ] });
@@ -213,6 +219,7 @@ export default {
       if (found.length > 0) bad[what] = found;
       if ((await page.locator("main img, main script").count()) > 0) bad[what] = ["an element"];
     };
+    await page.locator(".tool .line", { hasText: "constructor" }).waitFor();
     for (const line of await page.locator(".tool .line").all()) await line.click();
     await settle(page);
     await look("the story");
