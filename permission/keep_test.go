@@ -137,11 +137,18 @@ func TestKeptRulesCoverNothingElse(t *testing.T) {
 			t.Errorf("%s: %s, want %s (%s)", line, d.Decision, want, d.DecisionReason)
 		}
 	}
-	// A rule that a person wrote covers what it says.
-	q := askedLine("git push --force")
-	q.Rules = []event.PolicyRule{{Decision: Allow, Tool: "shell", Match: "git push *", Source: "host"}}
-	if d := Decide(q); d.Decision != Allow {
-		t.Errorf("a host's rule doesn't cover it: %s", d.DecisionReason)
+	// A rule that a person wrote covers what it says, for the host or a session.
+	for _, source := range []string{"host", "session"} {
+		for i := range rules {
+			rules[i].Source = source
+		}
+		for _, line := range []string{"git push --force", "go test -exec ./run.sh ./..."} {
+			q := askedLine(line)
+			q.Rules = rules
+			if d := Decide(q); d.Decision != Allow {
+				t.Errorf("%s: the rule of a %s doesn't cover it: %s", line, source, d.DecisionReason)
+			}
+		}
 	}
 }
 

@@ -7,6 +7,10 @@ const answers = [
   { when: { contains: "child" }, tools: [{ name: "spawn_agent", arguments: { role: "worker", input: `${"y ".repeat(24_000)}LAST-OF-THE-INPUT` } }] },
   { when: { contains: "edit" }, tools: [{ name: "edit_file", arguments: { path: "x.sql", old: "-- the first\n-- the second\n", new: "++ the third\n" } }] },
   { when: { contains: "remove" }, tools: [{ name: "shell", arguments: { command: "rm -rf notes" } }] },
+  { when: { contains: "push by force" }, tools: [{ name: "shell", arguments: { command: "git push --force" } }] },
+  { when: { contains: "push by force" }, text: "Done." },
+  { when: { contains: "push" }, tools: [{ name: "shell", arguments: { command: "git push origin main" } }] },
+  { when: { contains: "push" }, text: "Done." },
   { when: { contains: "touch" }, tools: [{ name: "shell", arguments: { command: "touch made-by-shell" } }] },
   { when: { contains: "write" }, tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "# Notes\n" } }] },
   { text: "Done." },
@@ -256,6 +260,33 @@ export default {
     assert.deepEqual(await own("kept"), [[rule.decision, rule.tool, rule.match]]);
     assert.deepEqual(await own("elsewhere"), []);
     assert.ok(elsewhere.actionId);
+  },
+
+  "a rule that was proposed for a harmless call says that for the session it allows what destroys": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("push it", { sessionId: "narrow" });
+    const asked = await s.asked(turn);
+    assert.ok(!asked.payload.destructive, "the call is harmless");
+    const page = await visit(t, s, `/inbox?id=${asked.actionId}`);
+    const card = cardOf(page, asked.actionId);
+    await card.getByText("Why, sandbox and rule").click();
+    await card.getByText("For the session it also allows calls that destroy something").waitFor();
+    await axe(page, "a rule that allows what destroys");
+    await card.getByRole("button", { name: "Keep it for this session" }).click();
+    await card.getByRole("alert").getByText(/also for calls that destroy something or can't be told what they run/).waitFor();
+    await card.getByRole("button", { name: "Yes, keep" }).click();
+    await page.getByText("The rule holds for this session from now on").waitFor();
+    await s.call("respond_action", { actionId: asked.actionId, decision: "deny" });
+    await s.done(turn);
+    // What was said is so: and the same rule, kept for the project, asks.
+    const decision = async (sessionId) => (await s.awaitEvent(sessionId, (e) => e.type === "permission.evaluated" && e.payload.destructive)).payload.decision;
+    await s.done(await s.turn("push by force", { sessionId: "narrow" }));
+    assert.equal(await decision("narrow"), "allow");
+    const other = await s.turn("push it", { sessionId: "other" });
+    await s.call("respond_action", { actionId: (await s.asked(other)).actionId, decision: "allow", scope: "project" });
+    await s.done(other);
+    await s.asked(await s.turn("push by force", { sessionId: "other" }));
+    assert.equal(await decision("other"), "ask");
   },
 
   "keys move, choose, deny and allow for the session": async (t) => {

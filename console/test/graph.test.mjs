@@ -9,6 +9,8 @@ const answers = [
   { when: { contains: "run one" }, text: "Ran." },
   { when: { contains: "crowd" }, tools: Array.from({ length: 210 }, () => ({ name: "list_files", arguments: { path: "." } })) },
   { when: { contains: "crowd" }, text: "Listed." },
+  ...Array.from({ length: 6 }, (_, n) => ({ when: { contains: "throng" }, tools: Array.from({ length: 210 }, (_, i) => ({ name: "write_file", arguments: { path: `${n}-${i}.txt`, content: "one" } })) })),
+  { when: { contains: "throng" }, text: "Listed." },
 ];
 
 export default {
@@ -84,5 +86,19 @@ export default {
     const told = graph.getByRole("status");
     await told.getByText(/Too much to draw: the first 400 of \d+ nodes/).waitFor();
     assert.equal(await graph.locator(".node").count(), 400);
+  },
+
+  "a graph of more facts than are read says up to which it goes": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("throng", { sessionId: "throng", ...auto });
+    await s.done(turn);
+    const drawn = (await s.events("throng")).filter((e) => e.turnId === turn.turnId && /^(turn|tool|permission|action|subagent)\.|^model\.(requested|completed|failed)$|^process\.(started|completed)$/.test(e.type));
+    assert.ok(drawn.length > 4000, `${drawn.length} facts`);
+    const page = await visit(t, s, "/s/throng");
+    const graph = page.locator("section[aria-label=Graph]");
+    await graph.getByRole("status").getByText(`facts up to #${drawn[3999].sequence} only. The Facts pane has all.`).waitFor();
+    // At a fact before that nothing of the facts is left out.
+    await page.getByRole("slider", { name: "Fact" }).fill(String(drawn[500].sequence));
+    await graph.getByText(/facts up to/).waitFor({ state: "detached" });
   },
 };

@@ -269,11 +269,9 @@ export default {
     const page = await visit(t, s, "/s/rows");
     await page.locator(".fact .type").first().waitFor();
     const request = await failing(page, "**/v1/sessions/rows/events?*", "no facts for now");
-    // The list goes to its end by itself once it is as tall as it will be, which may be after this.
-    await page.waitForFunction(() => {
-      document.querySelector('[aria-label=Facts][role=table]').scrollTop = 0;
-      return document.querySelector('section[aria-label=Facts] [role=alert]');
-    });
+    const list = page.getByRole("table", { name: "Facts" });
+    await eventually(() => list.evaluate((x) => x.scrollTop), (top) => top > 0);
+    await list.evaluate((x) => (x.scrollTop = 0));
     const problem = page.locator("section[aria-label=Facts]").getByRole("alert");
     await problem.getByText("no facts for now").waitFor();
     await problem.getByText(request).waitFor();
@@ -281,6 +279,38 @@ export default {
     await problem.getByRole("button", { name: "Try again" }).click();
     await page.locator('.fact[data-sequence="1"]').getByText("session.created").waitFor();
     assert.equal(await problem.count(), 0);
+  },
+
+  "what is scrolled in the moment in which it went to its end stays where the reader went": async (t) => {
+    const s = await ownServer(t, { answers });
+    await repeated(s, "moved", 40, 0);
+    const page = await visit(t, s, "/jobs");
+    await page.evaluate(() => {
+      // A reader scrolls between the move and the moment in which the browser tells of it.
+      const { get, set } = Object.getOwnPropertyDescriptor(Element.prototype, "scrollTop");
+      const moved = new Set();
+      Object.defineProperty(Element.prototype, "scrollTop", { get, set(y) {
+        set.call(this, y);
+        const list = this.getAttribute("aria-label");
+        if (!["Facts", "Story"].includes(list) || moved.has(list) || get.call(this) === 0) return;
+        moved.add(list);
+        queueMicrotask(() => set.call(this, get.call(this) / 2));
+      } });
+    });
+    await go(page, "/s/moved");
+    const facts = page.getByRole("table", { name: "Facts" });
+    const story = page.getByRole("log", { name: "Story" });
+    await facts.locator(".fact .type").first().waitFor();
+    const places = () => Promise.all([facts, story].map((x) => x.evaluate((list) => [list.scrollTop, list.scrollHeight - list.clientHeight])));
+    const before = await eventually(places, (all) => all.every(([top]) => top > 0));
+    for (const [top, end] of before) assert.ok(top > 0 && top < 0.6 * end, `${before}`);
+    const middle = Math.round(before[0][0] / 27) + 3;
+    await facts.locator(`.fact[data-sequence="${middle}"]`).waitFor();
+    await s.done(await s.turn("and one more", { sessionId: "moved" }));
+    await story.getByText("and one more", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "To the end" }).waitFor();
+    await facts.locator(`.fact[data-sequence="${middle}"]`).waitFor();
+    assert.deepEqual((await places()).map(([top]) => top), before.map(([top]) => top));
   },
 
   "a moment that can't be shown says why and leads to one that can": async (t) => {

@@ -1,6 +1,20 @@
 import { createServer } from "node:http";
 import { assert, go, ownServer, server, settle, visit } from "./kit.mjs";
 
+/** unseenIn returns what a page shows with characters that a reader doesn't see: in its text, and in what stands for text. */
+const unseenIn = (page) => page.evaluate(() => {
+  const unseen = /[\u200b\u00ad\u2060\ufeff\u{e0041}\u202e\u2028\u3164\u061c]/u;
+  const out = unseen.test(document.title) ? [`the title: ${document.title}`] : [];
+  for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode(); ) {
+    const n = walk.currentNode;
+    if (unseen.test(n.nodeValue) && n.parentElement.tagName !== "TEXTAREA") out.push(`${n.parentElement.tagName}.${n.parentElement.className}: ${n.nodeValue.trim().slice(0, 60)}`);
+  }
+  for (const e of document.body.querySelectorAll("[title], [aria-label], [placeholder]")) {
+    for (const name of ["title", "aria-label", "placeholder"]) if (unseen.test(e.getAttribute(name) ?? "")) out.push(`${e.tagName} ${name}: ${e.getAttribute(name).slice(0, 60)}`);
+  }
+  return out;
+});
+
 export default {
   "a page of another origin can't write with the cookie": async (t) => {
     const s = await ownServer(t);
@@ -88,14 +102,7 @@ export default {
     // What makes up a letter or an emoji stays.
     await page.locator(".said", { hasText: kept }).first().waitFor();
     for (const call of await page.locator(".tool .line").all()) await call.click();
-    const left = () => page.evaluate(() => {
-      const out = [];
-      for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode(); ) {
-        const n = walk.currentNode;
-        if (/[\u200b\u00ad\u2060\ufeff\u{e0041}\u202e\u2028\u3164\u061c]/u.test(n.nodeValue)) out.push(`${n.parentElement.tagName}.${n.parentElement.className}: ${n.nodeValue.slice(0, 60)}`);
-      }
-      return out;
-    });
+    const left = () => unseenIn(page);
     await settle(page);
     assert.deepEqual(await left(), [], "the session");
     for (const path of ["/", `/inbox?id=${actionId}`, "/sessions", "/sessions?q=hide", "/s/hidden?tab=files", "/s/hidden?tab=processes", "/s/hidden?tab=context", "/s/hidden?tab=cost", "/tasks", "/tasks?view=graph", "/schedules", "/usage?by=session", "/compare?a=hidden&b=hidden"]) {
@@ -136,5 +143,91 @@ export default {
     const res = await page.request.get(`${s.url}/v1/outputs/${encodeURIComponent(ref)}`, { headers: { Range: "bytes=0-10" } });
     assert.equal(res.headers()["content-disposition"], "attachment");
     assert.match(res.headers()["content-security-policy"], /sandbox/);
+  },
+
+  "a command of megabytes is drawn in parts, in a call of the story": async (t) => {
+    const command = `echo ${"<b>no</b> ".repeat(400_000)}`;
+    const s = await ownServer(t, { answers: [{ when: { contains: "megabytes" }, tools: [{ name: "shell", arguments: { command } }] }, { text: "Done." }] });
+    await s.done(await s.turn("megabytes", { sessionId: "mega", options: { permissionMode: "never" } }));
+    const page = await visit(t, s, "/s/mega");
+    const call = page.locator(".tool");
+    await call.locator(".line").click();
+    const parts = call.getByRole("group", { name: "Parts of a long text" });
+    await parts.getByText(/^Part 1 of \d+\./).waitFor();
+    const drawn = () => call.evaluate((x) => x.textContent.length);
+    assert.ok((await drawn()) < 80_000, `${await drawn()} characters`);
+    assert.equal(await call.locator("pre b").count(), 0);
+    assert.ok((await call.locator("pre").first().textContent()).startsWith(command.slice(0, 1000)));
+    await parts.getByRole("button", { name: "Last part" }).click();
+    await parts.getByText("All of it was shown.").or(parts.getByText(/characters are not shown yet/)).waitFor();
+    assert.ok((await drawn()) < 80_000, `${await drawn()} characters`);
+    await call.getByRole("link", { name: "Download the arguments" }).waitFor();
+  },
+
+  "an address with hostile contents shows them as text, on every page": async (t) => {
+    const s = await ownServer(t);
+    await s.done(await s.turn("hello", { sessionId: "mine" }));
+    const text = "a\u202eb\u200b<img src=x onerror=window.pwned=1>\u2028";
+    const hostile = encodeURIComponent(text);
+    const page = await visit(t, s, "/", { errors: ["404", "400"] });
+    const bad = {};
+    const each = ["id", "q", "tag", "account", "status", "view", "types", "session", "tab", "turn", "process", "at", "by", "range", "a", "b", "run", "sort"].map((name) => String(new URLSearchParams({ [name]: text })));
+    for (const path of ["/", "/inbox", "/sessions", "/s/mine", `/s/${hostile}`, "/s/mine?tab=files", "/s/mine?tab=processes", "/tasks", "/jobs", "/schedules", "/usage", "/compare", "/replay/mine", `/replay/${hostile}`, "/bench", "/evidence", "/policy", "/peers", "/admin", `/nowhere/${hostile}`]) {
+      // Each by itself, because one may keep a page from reading another; with the usual ones beside it.
+      for (const query of path.includes("?") ? each.filter((x) => /^(turn|process)=/.test(x)) : ["", ...each]) {
+        const address = query ? `${path}${path.includes("?") ? "&" : "?"}${query}` : path;
+        await go(page, address);
+        const found = await unseenIn(page);
+        if (found.length > 0) bad[decodeURIComponent(address)] = found;
+        if ((await page.locator("main img, main script").count()) > 0) bad[address] = ["an element"];
+      }
+    }
+    // What every object has is none of the page's names either.
+    for (const path of ["/usage?range=constructor", "/usage?figure=toString", "/usage?by=constructor"]) {
+      await go(page, path);
+      const [alerts, pressed] = [await page.locator("main").getByRole("alert").allInnerTexts(), await page.locator("main [aria-pressed=true]").allInnerTexts()];
+      if (alerts.length > 0 || pressed.length !== 3) bad[path] = [...alerts, ...pressed];
+    }
+    assert.deepEqual(bad, {});
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+  },
+
+  "hostile names of tools, peers, tokens, trials and files stay text": async (t) => {
+    const name = "a\u202eb\u200b<img src=x onerror=window.pwned=1>";
+    const s = await ownServer(t, { answers: [
+      { when: { contains: "names" }, tools: [{ name: `no\u202esuch`, arguments: { path: name } }, { name: "constructor", arguments: {} }, { name: "write_file", arguments: { path: `${name}/x\u200b.md`, content: "one\n" } }, { name: "shell", arguments: { command: `echo '${name}' >&2; exit 3` } }, { name: "update_plan", arguments: { items: [{ step: name, status: "in_progress" }] } }, { name: "spawn_agent", arguments: { role: name, input: name } }] },
+      { when: { contains: "fails" }, error: { category: "invalid_request", message: `no ${name}` } },
+      { text: "Done." },
+    ] });
+    await s.done(await s.turn("names", { sessionId: "named", options: { permissionMode: "bypass" } }));
+    await s.done(await s.turn("fails", { sessionId: "named" }));
+    await s.call("update_session", { sessionId: "named", title: name, tags: [name] });
+    await s.call("create_token", { name, role: "client" });
+    const trial = await s.call("start_benchmark_trial", { benchmark: { datasetId: name, datasetVersion: name, taskId: name, configurationId: name, role: "baseline" }, input: name });
+    await s.call("start_benchmark_trial", { benchmark: { datasetId: "d", datasetVersion: "1", taskId: "t", configurationId: `${name}2`, role: "candidate" }, input: name });
+    await s.call("create_job", { title: name, instruction: name, items: [{ itemId: "one", input: name }] });
+    await s.call("connect_channel", { channelId: "chan_1", transport: "websocket", peerRole: "client", accountRef: name });
+    await s.call("set_policy", { rules: [{ decision: "ask", tool: name, match: name, reason: name }] });
+    await s.call("set_policy", { sessionId: "named", rules: [{ decision: "ask", tool: "read_file", match: name, reason: name }] });
+    await s.call("create_schedule", { title: name, everyMs: 3_600_000, task: { objective: name, worker: "external" } });
+    const { taskId } = await s.call("create_task", { title: name, objective: name, worker: "external", start: true });
+    await s.call("fail_task", { taskId, error: { message: name } });
+    const page = await visit(t, s, "/s/named");
+    const bad = {};
+    const look = async (what) => {
+      const found = await unseenIn(page);
+      if (found.length > 0) bad[what] = found;
+      if ((await page.locator("main img, main script").count()) > 0) bad[what] = ["an element"];
+    };
+    await page.locator(".tool .line", { hasText: "constructor" }).waitFor();
+    for (const line of await page.locator(".tool .line").all()) await line.click();
+    await settle(page);
+    await look("the story");
+    for (const path of ["/", "/?failed=1", "/inbox", "/sessions", `/sessions?${new URLSearchParams({ tag: name })}`, "/s/named?tab=files", "/s/named?tab=processes", "/s/named?tab=context", "/s/named?tab=cost", "/tasks", `/tasks?id=${taskId}`, "/tasks?view=graph", "/jobs", "/schedules", "/usage?by=session", "/usage?by=account", "/usage?by=tool", "/compare?a=named&b=named", "/replay/named", "/bench", `/compare?a=${trial.trialId}&b=${trial.trialId}`, "/evidence", "/policy", "/policy?session=named", "/peers", "/peers?view=tools", "/admin", "/admin?view=accounts", "/admin?view=quotas"]) {
+      await go(page, path);
+      await look(path);
+    }
+    assert.deepEqual(bad, {});
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
   },
 };

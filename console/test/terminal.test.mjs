@@ -46,6 +46,17 @@ export default {
     assert.equal(await cut.getByRole("alert").count(), 0);
   },
 
+  "a process that is ended elsewhere is listed as ended": async (t) => {
+    const s = await ownServer(t, { answers });
+    await started(s, "talk", "ended");
+    const page = await visit(t, s, "/s/ended?tab=processes");
+    const status = page.getByRole("list", { name: "Processes" }).locator(".status");
+    await status.getByText("running").waitFor();
+    const { processes } = await s.call("list_processes", { sessionId: "ended" });
+    await s.call("terminate_process", { processId: processes[0].processId });
+    await status.getByText("terminated").waitFor();
+  },
+
   "what is typed reaches the process, and keys leave the terminal": async (t) => {
     const s = await ownServer(t, { answers });
     await started(s, "talk", "typed");

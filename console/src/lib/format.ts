@@ -112,3 +112,8 @@ export function visible(text: string): string {
     return `⟨${code.toString(16).padStart(4, "0")}⟩`;
   });
 }
+
+/** tableOf is a table with no other entries than these: a name that comes from elsewhere, such as constructor, finds nothing that every object has. */
+export function tableOf<T>(entries: Record<string, T>): Record<string, T> {
+  return Object.assign(Object.create(null) as Record<string, T>, entries);
+}

@@ -3,10 +3,10 @@
 // is that of one login: with the next one it begins anew.
 import type { Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wire";
 
-/** The families that the feed tells of: all but those that come by the hundred per second. */
+/** The types that the feed tells of: all but those that come by the hundred per second. What a page reacts to is among them, which a test checks. */
 const feedTypes = [
   "session.*", "thread.*", "turn.*", "queue.*", "action.*", "permission.*", "policy.*", "task.*", "subagent.*", "job.*", "schedule.*",
-  "process.started", "process.completed", "channel.*", "evidence.*", "benchmark.*", "cost.recorded", "quota.*", "limit.*", "history.*",
+  "process.started", "process.completed", "process.failed", "process.terminated", "channel.*", "evidence.*", "benchmark.*", "cost.*", "quota.*", "limit.*", "history.*",
   "rate_limit.*", "runtime.*", "snapshot.*", "artifact.*", "tool.result", "tool.failed", "context.*",
 ];
 

@@ -57,10 +57,16 @@ export function editing(target: EventTarget | null): boolean {
   return !!el?.closest?.("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]");
 }
 
+/** scrolls says whether a key moves what has the focus, which is wider than its place. */
+function scrolls(e: KeyboardEvent): boolean {
+  const el = e.target as HTMLElement;
+  return /^Arrow(Left|Right)$/.test(e.key) && el.scrollWidth > el.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(el).overflowX);
+}
+
 /** listenForKeys hands key presses to who registered them. */
 export function listenForKeys(): void {
   addEventListener("keydown", (e) => {
-    if (e.defaultPrevented || e.isComposing || ["Shift", "Control", "Alt", "Meta"].includes(e.key)) return;
+    if (e.defaultPrevented || e.isComposing || scrolls(e) || ["Shift", "Control", "Alt", "Meta"].includes(e.key)) return;
     const inField = editing(e.target);
     const inDialog = !!document.querySelector("dialog[open]");
     const one = pressed(e);

@@ -1,5 +1,6 @@
 // Verifies an exported pack in the browser, as "agentd evidence verify" does: every section gives its hash,
 // the facts follow one another to the head of the chain, and the signature holds. Nothing leaves the page.
+import { tableOf } from "./format";
 
 export interface Verified {
   kind: string;
@@ -20,13 +21,13 @@ export interface Finding {
   detail: string;
 }
 
-const kinds: Record<string, string> = {
+const kinds = tableOf<string>({
   "agentd-evidence-1": "evidence pack",
   "agentd-replay-1": "replay case",
   "agentd-replay-2": "replay case",
   "agentd-review-1": "review",
   "agentd-trial-1": "trial pack",
-};
+});
 const maxDepth = 100;
 const utf8 = new TextEncoder();
 
