@@ -110,6 +110,9 @@ func (*SetPolicy) returns(*PolicyResult) {}
 
 // Validate implements [Params].
 func (p *SetPolicy) Validate() error {
+	if err := check(p); err != nil {
+		return err
+	}
 	changes := len(p.AddRules)+len(p.RemoveRules) > 0
 	if p.AcceptWorkspace && (p.Mode != "" || p.Rules != nil || changes) {
 		return fault.Param("acceptWorkspace", "accepts the rules of a file; leave out mode and rules")
@@ -117,7 +120,7 @@ func (p *SetPolicy) Validate() error {
 	if p.Rules != nil && changes {
 		return fault.Param("rules", "replaces all stored rules; leave out addRules and removeRules")
 	}
-	return check(p)
+	return nil
 }
 
 func (p *SetPolicy) scope() Role {

@@ -35,7 +35,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 						panic(http.ErrAbortHandler)
 					}
 				}))
-				defer owner.Close()
+				t.Cleanup(owner.Close)
 				read := runOn(t, &elsewhere{newFake(), owner.URL}, nil)
 				mount := mounted(t, func(w http.ResponseWriter, q *http.Request) {
 					f := fault.New(fault.Unavailable, "the session is owned by node b")

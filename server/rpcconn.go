@@ -152,10 +152,6 @@ func (p *rpcConn) sendMessage(data []byte) bool {
 	return true
 }
 
-func (p *rpcConn) notify(method string, params []byte) bool {
-	return p.sendMessage(wire.AppendRPCNotification(nil, method, params))
-}
-
 // notifyFor sends what belongs to a subscription. Its id, and in a feed the cursor, stand
 // beside the parameters, since those are an envelope of the standard.
 func (p *rpcConn) notifyFor(sub *subscription, method string, params []byte, cursor string) bool {

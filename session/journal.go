@@ -151,7 +151,7 @@ func (j *journal) vacate(p *pending) {
 func (j *journal) enqueue(p *pending) (lead bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.add(p)
+	j.queueUp(p)
 	if j.leading {
 		return false
 	}
@@ -163,15 +163,15 @@ func (j *journal) enqueue(p *pending) (lead bool) {
 func (j *journal) enqueueUnattended(p *pending) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.add(p)
+	j.queueUp(p)
 	if !j.leading {
 		j.arm(lingers)
 	}
 }
 
-// add puts a batch into the queue, and tells a leader that gathers when it has enough. The
+// queueUp puts a batch into the queue, and tells a leader that gathers when it has enough. The
 // lock is held.
-func (j *journal) add(p *pending) {
+func (j *journal) queueUp(p *pending) {
 	j.queue = append(j.queue, p)
 	if j.enough > 0 && len(j.queue) >= j.enough {
 		j.enough = 0

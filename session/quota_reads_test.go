@@ -27,6 +27,8 @@ type sharedMem struct {
 	scanning func(kind string)
 }
 
+var _ store.Shared = sharedMem{}
+
 func (s sharedMem) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	s.reads.Add(1)
 	return s.Mem.Get(ctx, kind, key)
@@ -53,16 +55,24 @@ func (s sharedMem) Yield(ctx context.Context, id string, epoch uint64) error {
 	return s.Release(ctx, id, epoch)
 }
 
-func (sharedMem) Adopt(context.Context, *store.Adoption, int) ([]string, error)     { return nil, nil }
-func (sharedMem) Displaced(context.Context, *store.Adoption, int) ([]string, error) { return nil, nil }
-func (sharedMem) Forget(context.Context, string, time.Time) error                   { return nil }
-func (sharedMem) Describe(func() store.About)                                       {}
-func (sharedMem) Announce(context.Context) error                                    { return nil }
-func (sharedMem) Now() time.Time                                                    { return time.Now() }
-func (sharedMem) Term() (uint64, bool)                                              { return 1, true }
-func (sharedMem) Await(func() bool)                                                 {}
-func (sharedMem) Awaited()                                                          {}
-func (sharedMem) Owned(context.Context, string) ([]string, error)                   { return nil, nil }
+func (sharedMem) Adopt(context.Context, *store.Adoption, int) ([]string, error) { return nil, nil }
+
+func (sharedMem) Displaced(context.Context, *store.Adoption, int) ([]store.Displaced, error) {
+	return nil, nil
+}
+
+func (sharedMem) CountOwned(context.Context, ...string) (map[string]int64, error) { return nil, nil }
+
+func (sharedMem) Forget(context.Context, string, time.Time) error { return nil }
+func (sharedMem) Describe(func() store.About)                     {}
+func (sharedMem) Announce(context.Context) error                  { return nil }
+func (sharedMem) Now() time.Time                                  { return time.Now() }
+
+func (sharedMem) Term() (uint64, bool)                            { return 1, true }
+func (sharedMem) Await(func() bool)                               {}
+func (sharedMem) Awaited()                                        {}
+func (sharedMem) Owned(context.Context, string) ([]string, error) { return nil, nil }
+
 func (sharedMem) SweepBlob(context.Context, *store.Sweep) (store.Swept, error) {
 	return store.Swept{}, nil
 }

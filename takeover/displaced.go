@@ -39,9 +39,9 @@ func (d *Displacements) Due(found []store.Displaced, now time.Time) []Try {
 			first = now
 		}
 		seen[f.SessionID] = first
-		turn := time.Duration(min(f.Turn, lastTurn))
-		if waited := now.Sub(first); waited >= turn*turnAfter {
-			due = append(due, Try{f.SessionID, waited >= (turn+1)*strandAfter})
+		turn := min(f.Turn, lastTurn)
+		if waited := now.Sub(first); waited >= time.Duration(turn)*turnAfter {
+			due = append(due, Try{f.SessionID, waited >= time.Duration(turn+1)*strandAfter})
 		}
 	}
 	d.since = seen

@@ -121,7 +121,7 @@ func TestATurnThatWasBlockedAndWentOn(t *testing.T) {
 // go on either.
 func TestATurnBehindABlockedThread(t *testing.T) {
 	for block, code := range map[string]string{
-		`{"reason":"a restart"}`:                                     "blocked",
+		`{"reason":"a restart"}`: "blocked",
 		`{"reason":"the files are away","code":"place_unreachable"}`: "place_unreachable",
 	} {
 		r := record(submitted())

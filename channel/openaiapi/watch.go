@@ -55,19 +55,9 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 	var patience time.Time
 	looked := false
 	for o.End == nil {
-		wait := a.opt.Heartbeat
-		if o.Blocked != nil {
-			wait = min(wait, blockedFor)
-		}
-		if len(o.Actions) == 0 {
-			patience = time.Time{}
-		} else {
-			if patience.IsZero() {
-				patience = time.Now().Add(a.opt.ActionWait)
-			}
-			if wait = min(wait, time.Until(patience)); wait <= 0 {
-				return o, actionRequired(o.Actions[0].ID)
-			}
+		wait, err := a.howLong(o, &patience)
+		if err != nil {
+			return o, err
 		}
 		facts, err := channel.NextWithin(ctx, stream, wait)
 		if err != nil {
@@ -80,12 +70,11 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 			if err := l.Beat(); err != nil {
 				return o, err
 			}
-			if !looked && t.ThreadID != "" { // the thread may have been blocked before the turn came
-				v, err := a.sessionView(ctx, c, t.SessionID)
-				if err != nil {
+			if !looked { // the thread may have been blocked before the turn came
+				if o.Blocked, err = a.lookForBlock(ctx, c, t); err != nil {
 					return o, err
 				}
-				looked, o.Blocked = true, v.blockOf(t.ThreadID)
+				looked = true
 			}
 		}
 		for i := range facts {
@@ -97,6 +86,38 @@ func (a *API) watch(ctx context.Context, c command.Caller, t *command.SubmitTurn
 		}
 	}
 	return o, nil
+}
+
+// howLong is for how long the next facts are waited for. While an action waits, patience is
+// until when that is, and after it an error.
+func (a *API) howLong(o *outcome, patience *time.Time) (time.Duration, error) {
+	wait := a.opt.Heartbeat
+	if o.Blocked != nil {
+		wait = min(wait, blockedFor)
+	}
+	if len(o.Actions) == 0 {
+		*patience = time.Time{}
+		return wait, nil
+	}
+	if patience.IsZero() {
+		*patience = time.Now().Add(a.opt.ActionWait)
+	}
+	if wait = min(wait, time.Until(*patience)); wait <= 0 {
+		return 0, actionRequired(o.Actions[0].ID)
+	}
+	return wait, nil
+}
+
+// lookForBlock returns why a turn's thread doesn't go on; nil if it does.
+func (a *API) lookForBlock(ctx context.Context, c command.Caller, t *command.SubmitTurnResult) (*turnview.Blocked, error) {
+	if t.ThreadID == "" {
+		return nil, nil
+	}
+	v, err := a.sessionView(ctx, c, t.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return v.blockOf(t.ThreadID), nil
 }
 
 // blockedFor is how long facts are waited for after which a blocked turn goes on:

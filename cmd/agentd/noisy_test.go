@@ -111,7 +111,7 @@ func TestWaitingTurnsOfOneAccountStopNobody(t *testing.T) {
 			`agentd_account_threads{accounts="busiest",state="running"}`:  room,
 			`agentd_account_threads{accounts="operator",state="waiting"}`: 0,
 			`agentd_account_threads{accounts="others",state="waiting"}`:   0,
-			"agentd_threads_waiting":                                      turns - room,
+			"agentd_threads_waiting": turns - room,
 		} {
 			if got, ok := f.by[name]; !ok || got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)

@@ -22,7 +22,7 @@ func (p *process) begun(path, body string, headers ...string) <-chan string {
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req) //nolint:bodyclose // what reads it closes it
 	if err != nil {
 		p.t.Fatal(err)
 	}

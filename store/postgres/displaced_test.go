@@ -25,7 +25,7 @@ func TestNodesShareWhatIsDisplaced(t *testing.T) {
 			var nodes []*postgres.Store
 			for _, id := range []string{"a", "b", "c"} {
 				s := node(t, url, id, time.Hour)
-				defer shut(t, s)
+				t.Cleanup(func() { shut(t, s) })
 				nodes = append(nodes, s)
 			}
 			conn := connect(t, url)
