@@ -6,7 +6,42 @@ const answers = [
   { when: { contains: "write" }, tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "# Notes\n" } }] },
   { text: "Done." },
 ];
+/** tabTo goes on to the control that has a name, as Tab leads there. */
+async function tabTo(page, name) {
+  for (let i = 0; i < 60; i++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => document.activeElement.ariaLabel ?? document.activeElement.textContent.trim());
+    if (at === name) return;
+  }
+  assert.fail(`Tab doesn't lead to ${name}`);
+}
+
 export default {
+  "a pack is exported, verified and downloaded with keys alone": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.done(await s.turn("hello", { sessionId: "proven" }));
+    const page = await visit(t, s, "/", { login: false });
+    await page.locator("input[name=token]:focus").waitFor();
+    await page.keyboard.type(s.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Fleet" }).waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("e");
+    await page.getByRole("heading", { name: "Evidence" }).waitFor();
+    await tabTo(page, "Session");
+    await page.keyboard.type("proven");
+    await page.keyboard.press("Enter");
+    const row = page.getByRole("row", { name: /proven/ });
+    await row.waitFor();
+    await tabTo(page, "Verify");
+    await page.keyboard.press("Enter");
+    await page.getByText(/Unchanged: /).waitFor();
+    await tabTo(page, "Download");
+    const file = page.waitForEvent("download");
+    await page.keyboard.press("Enter");
+    assert.match((await file).suggestedFilename(), /^evidence_.*\.json/);
+  },
+
   "a dialog that asks for something takes it at once": async (t) => {
     const s = await ownServer(t, { answers });
     await s.done(await s.turn("hello", { sessionId: "one" }));

@@ -25,7 +25,7 @@ func TestIdleNodesReadNoMoreOfMoreSessions(t *testing.T) {
 	// readBy returns how many rows a node reads while there are as many sessions.
 	readBy := func(sessions int) (rows int64) {
 		execute(t, conn, fmt.Sprintf(`
-			INSERT INTO agentd.sessions (session_id, epoch, owner) SELECT 's' || i, 1, CASE i %% 2 WHEN 0 THEN 'other' END FROM generate_series(%[1]d + 1, %[2]d) i;
+			INSERT INTO agentd.sessions (session_id, epoch, head, owner) SELECT 's' || i, 1, 1, CASE i %% 2 WHEN 0 THEN 'other' END FROM generate_series(%[1]d + 1, %[2]d) i;
 			INSERT INTO agentd.index_entries SELECT 'place', convert_to('s' || i, 'UTF8'), convert_to(E'node:other\n\n{}', 'UTF8') FROM generate_series(%[1]d + 1, %[2]d) i`, made, sessions))
 		made = sessions
 		before := rowsRead(t, url)

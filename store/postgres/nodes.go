@@ -15,7 +15,8 @@ FROM agentd.nodes n
 WHERE n.lease_until > clock_timestamp() OR coalesce(n.about ->> 'forgotten', '') <> 'true'
 ORDER BY n.node_id <> $1, n.node_id`
 
-const countOwnedSQL = `SELECT owner, count(*) FROM agentd.sessions WHERE owner = ANY ($1) GROUP BY owner`
+// countOwnedSQL leaves out the names under which nodes write index entries alone.
+const countOwnedSQL = `SELECT owner, count(*) FROM agentd.sessions WHERE owner = ANY ($1) AND head > 0 GROUP BY owner`
 
 // forgetNodeSQL leaves the node's row: a process that was only out of reach finds it when it
 // renews its lease, and is the node again. A row without a sign of life goes with the others.
