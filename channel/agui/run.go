@@ -43,16 +43,12 @@ type view struct {
 	Title          string `json:"title"`
 	PermissionMode string `json:"permissionMode"`
 	Threads        []struct {
-		ThreadID     string `json:"threadId"`
-		Status       string `json:"status"`
-		Phase        string `json:"phase"`
-		ActiveTurnID string `json:"activeTurnId"`
-		TurnCount    int64  `json:"turnCount"`
-		Block        *struct {
-			Reason    string   `json:"reason"`
-			Code      string   `json:"code"`
-			ActionIDs []string `json:"actionIds"`
-		} `json:"block"`
+		ThreadID        string            `json:"threadId"`
+		Status          string            `json:"status"`
+		Phase           string            `json:"phase"`
+		ActiveTurnID    string            `json:"activeTurnId"`
+		TurnCount       int64             `json:"turnCount"`
+		Block           *turnview.Block   `json:"block"`
 		PendingRequests []turnview.Action `json:"pendingRequests"`
 	} `json:"threads"`
 }
@@ -248,8 +244,8 @@ func (r *run) followTurn(ctx context.Context, n *narrator, out events) error {
 		t := &r.view.Threads[0]
 		n.view.ThreadID = t.ThreadID
 		// The fact that says so may be from before the run.
-		if t.Block != nil && len(t.Block.ActionIDs) == 0 {
-			n.view.Blocked = &turnview.Blocked{Reason: t.Block.Reason, Code: t.Block.Code}
+		if b := t.Block.Blocked(); b != nil {
+			n.view.Blocked = b
 		}
 	}
 	if r.history {

@@ -68,14 +68,10 @@ func (a *API) namedSession(ctx context.Context, c command.Caller, r *http.Reques
 // view is the part of a session's snapshot that is needed here.
 type view struct {
 	Threads []struct {
-		ThreadID  string `json:"threadId"`
-		TurnCount int64  `json:"turnCount"`
-		Block     *struct {
-			Reason    string   `json:"reason"`
-			Code      string   `json:"code"`
-			ActionIDs []string `json:"actionIds"`
-		} `json:"block"`
-		Turns []struct {
+		ThreadID  string          `json:"threadId"`
+		TurnCount int64           `json:"turnCount"`
+		Block     *turnview.Block `json:"block"`
+		Turns     []struct {
 			TurnID string `json:"turnId"`
 		} `json:"turns"`
 	} `json:"threads"`
@@ -101,8 +97,8 @@ func (v *view) has(turnID string) bool {
 // blockOf says why a thread doesn't go on; nil if it does, or waits for an answer.
 func (v *view) blockOf(threadID string) *turnview.Blocked {
 	for i := range v.Threads {
-		if b := v.Threads[i].Block; v.Threads[i].ThreadID == threadID && b != nil && len(b.ActionIDs) == 0 {
-			return &turnview.Blocked{Reason: b.Reason, Code: b.Code}
+		if t := &v.Threads[i]; t.ThreadID == threadID {
+			return t.Block.Blocked()
 		}
 	}
 	return nil

@@ -114,6 +114,21 @@ type PlanItem struct {
 // session's files.
 type Blocked struct{ Reason, Code string }
 
+// Block is why a thread of a session's snapshot waits.
+type Block struct {
+	Reason    string   `json:"reason"`
+	Code      string   `json:"code"`
+	ActionIDs []string `json:"actionIds"`
+}
+
+// Blocked is why the thread doesn't go on; nil if it does, or waits for an answer.
+func (b *Block) Blocked() *Blocked {
+	if b == nil || len(b.ActionIDs) > 0 {
+		return nil
+	}
+	return &Blocked{Reason: b.Reason, Code: b.Code}
+}
+
 // Explain says so to a person, with what the client calls the command that lets it go on.
 func (b *Blocked) Explain(resume string) string {
 	if b.Code == event.PlaceUnreachable {

@@ -19,7 +19,7 @@ const (
 	forgetSQL = `DELETE FROM agentd.nodes WHERE lease_until < clock_timestamp() - $1::interval`
 )
 
-// clearUpUntil clears up until ctx ends, and removes months that nobody needs.
+// clearUpUntil clears up until ctx ends, and removes months that are no longer needed.
 func (s *Store) clearUpUntil(ctx context.Context) {
 	defer close(s.cleared)
 	prune := time.Now().Add(clearing)
