@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, typeToken, visit } from "./kit.mjs";
 
 const form = { type: "object", required: ["colour", "count"], properties: { colour: { type: "string", enum: ["red", "green"] }, count: { type: "integer", minimum: 1, maximum: 9 }, name: { type: "string", pattern: "^[a-z]+$" } } };
 const answers = [
@@ -57,10 +57,7 @@ export default {
     const turn = await s.turn("remove notes", { sessionId: "notes" });
     await s.asked(turn);
     const page = await visit(t, s, "/", { login: false });
-    await page.locator("input[name=token]:focus").waitFor();
-    await page.keyboard.type(s.token);
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Fleet" }).waitFor();
+    await typeToken(page, s);
     await page.keyboard.press("g");
     await page.keyboard.press("i");
     const card = page.getByRole("article", { name: /Permission/ });

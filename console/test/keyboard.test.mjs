@@ -1,5 +1,5 @@
 // What a person does who has keys only.
-import { assert, go, ownServer, visit } from "./kit.mjs";
+import { assert, go, ownServer, typeToken, visit } from "./kit.mjs";
 
 const answers = [
   { when: { contains: "many" }, tools: Array.from({ length: 20 }, () => ({ name: "list_files", arguments: { path: "." } })) },
@@ -21,10 +21,7 @@ export default {
     const s = await ownServer(t, { answers });
     await s.done(await s.turn("hello", { sessionId: "proven" }));
     const page = await visit(t, s, "/", { login: false });
-    await page.locator("input[name=token]:focus").waitFor();
-    await page.keyboard.type(s.token);
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Fleet" }).waitFor();
+    await typeToken(page, s);
     await page.keyboard.press("g");
     await page.keyboard.press("e");
     await page.getByRole("heading", { name: "Evidence" }).waitFor();

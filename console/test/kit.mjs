@@ -221,6 +221,14 @@ export async function visit(t, s, path = "/", { token = s.token, viewport = { wi
   return page;
 }
 
+/** typeToken logs in with keys alone, at a page that was visited without a login. */
+export async function typeToken(page, { token }) {
+  await page.locator("input[name=token]:focus").waitFor();
+  await page.keyboard.type(token);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+}
+
 /** settle waits until the page of an address is shown with all that it asked for; of the address that it is at, if none is named. */
 export async function settle(page, path) {
   await page.waitForFunction((p) => {

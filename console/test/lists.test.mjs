@@ -22,6 +22,19 @@ async function readOn(page, path, label, [newest, oldest], total = many) {
 const numbers = Array.from({ length: many }, (_, i) => 999 - i);
 
 export default {
+  "tasks and jobs begin with the newest and are read on": async (t) => {
+    const s = await ownServer(t);
+    for (const n of numbers) {
+      await s.call("create_task", { taskId: `task_${n}`, objective: `task ${n}`, worker: "external" });
+      await s.call("create_job", { jobId: `job_${n}`, instruction: `job ${n}`, start: false, items: [{ itemId: "one", input: "x" }] });
+    }
+    const page = await visit(t, s, "/tasks");
+    for (const [path, label, word] of [["/tasks", "Tasks", "task"], ["/jobs", "Jobs", "job"]]) {
+      const { total } = await s.call(`list_${word}s`, { limit: 1 });
+      await readOn(page, path, label, [`${word} ${numbers.at(-1)}`, `${word} ${numbers[0]}`], total);
+    }
+  },
+
   "sessions, questions and exports begin with the newest and are read on": async (t) => {
     const s = await ownServer(t, { answers: [{ when: { contains: "ask" }, ask: { prompt: "Which one?", schema: { type: "object", properties: { one: { type: "string" } } } } }] });
     for (const n of numbers) await s.asked(await s.turn("ask", { sessionId: `session_${n}` }));

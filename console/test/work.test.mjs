@@ -69,30 +69,6 @@ export default {
     await row.getByRole("button", { name: "Resume" }).waitFor();
     await screen(page, "schedules");
   },
-  "lists begin with the newest, and all of them can be reached": async (t) => {
-    const s = await ownServer(t);
-    // The ids are in the other order than the times, as ids that people choose may be.
-    const ids = Array.from({ length: 205 }, (_, i) => 999 - i);
-    for (const n of ids) {
-      await s.call("create_task", { taskId: `task_${n}`, objective: `task ${n}`, worker: "external" });
-      await s.call("create_job", { jobId: `job_${n}`, instruction: `job ${n}`, start: false, items: [{ itemId: "one", input: "x" }] });
-    }
-    const page = await visit(t, s, "/tasks");
-    for (const [path, label, word] of [["/tasks", "Tasks", "task"], ["/jobs", "Jobs", "job"]]) {
-      await go(page, path);
-      const table = page.getByRole("table", { name: label });
-      const { total } = await s.call(`list_${word}s`, { limit: 1 });
-      await page.getByText(`The newest 200 of ${total}`).waitFor();
-      await table.locator('[data-row="0"]').getByText(`${word} ${ids.at(-1)}`).waitFor();
-      await page.getByRole("button", { name: "Show more" }).click();
-      await page.getByText(`${total} of ${total}`, { exact: true }).waitFor();
-      assert.equal(await page.getByRole("button", { name: "Show more" }).count(), 0);
-      assert.equal(await table.getAttribute("aria-rowcount"), String(total + 1));
-      await table.focus();
-      await page.keyboard.press("End");
-      await table.getByText(`${word} ${ids[0]}`).waitFor();
-    }
-  },
   "a task that failed is tried again, one that runs is paused, and what depends on it is drawn": async (t) => {
     const s = await ownServer(t);
     await s.call("create_task", { taskId: "task_first", objective: "the first", worker: "external", start: true });
