@@ -296,12 +296,13 @@ export const anyPort = { allowedHosts: ["127.0.0.1"] };
 
 /**
  * through is a line to a server that counts every byte to the browser, over HTTP and WebSocket, and that can be cut, fall
- * silent without being cut, and say something to the browser that the server didn't.
+ * silent without being cut, and say something to the browser that the server didn't, also right after something that it did.
  */
 export async function through(t, s) {
   const to = new URL(s.url);
   const open = new Set();
   const line = { down: 0, cut: false, silent: false };
+  const awaited = new Set();
   let socket;
   const gate = createServer((near) => {
     if (line.cut) return near.destroy();
@@ -313,7 +314,10 @@ export async function through(t, s) {
       a.on("error", () => b.destroy()).on("close", () => (open.delete(a), b.destroy()));
       a.pipe(b);
     }
-    far.on("data", (d) => (line.down += d.length));
+    far.on("data", (d) => {
+      line.down += d.length;
+      for (const w of awaited) if (d.includes(w.text)) awaited.delete(w), w.resolve();
+    });
   });
   await new Promise((resolve) => gate.listen(0, "127.0.0.1", resolve));
   line.url = `http://127.0.0.1:${gate.address().port}`;
@@ -330,6 +334,8 @@ export async function through(t, s) {
     if (line.silent) for (const x of open) x.destroy();
     line.cut = line.silent = false;
   };
+  /** passed ends when something of the server with this text has been sent on. */
+  line.passed = (text) => new Promise((resolve) => awaited.add({ text, resolve }));
   /** say sends a message of a server over the newest WebSocket. */
   line.say = (message) => {
     const text = Buffer.from(JSON.stringify({ jsonrpc: "2.0", ...message }));

@@ -10,7 +10,9 @@ async function followed(t) {
   await s.done(await s.turn("hello", { sessionId: "here" }));
   const line = await through(t, s);
   const page = await visit(t, { ...s, url: line.url }, "/");
+  const subscribed = line.passed('"subscription_2"');
   await page.locator("[data-session=here]").click();
+  await subscribed;
   await page.locator(".line.live").waitFor();
   await page.waitForFunction(() => window.agentd?.last > 0);
   return { s, line, page };
@@ -38,9 +40,11 @@ export default {
     const { s, line, page } = await followed(t);
     await page.evaluate(() => (window.same = true));
     await page.getByRole("link", { name: "Fleet" }).click();
+    const renewed = line.passed('"subscription_3"');
     line.say(ended("subscription_1", "unavailable"));
     await s.done(await s.turn("hello", { sessionId: "later" }));
     await page.locator("[data-session=later]").waitFor();
+    await renewed; // the row may come of the page's first read
     // A gap says that there is something to read, not what.
     const asked = page.waitForRequest((r) => r.url().includes("list_sessions") || (r.postData() ?? "").includes("list_sessions"));
     line.say({ method: "gap", params: { sessionId: "here", firstSequence: 1, lastSequence: 2, reason: "removed by retention, as when a cursor is old" }, subscriptionId: "subscription_3" });
