@@ -64,6 +64,38 @@ func (d *database) statements(tb testing.TB, n int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	d.tables(tb, n)
+}
+
+// tables prints what changed in the tables since the database was made, for each of n turns.
+func (d *database) tables(tb testing.TB, n int) {
+	tb.Helper()
+	rows, err := d.conn.Query(context.Background(), `SELECT relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del, pg_total_relation_size(relid) FROM pg_stat_user_tables
+		WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY 2 DESC`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var name string
+	var inserted, updated, inPlace, deleted, size int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &inserted, &updated, &inPlace, &deleted, &size}, func() error {
+		each := func(v int64) float64 { return float64(v) / float64(n) }
+		fmt.Printf("%8.3f inserted %8.3f updated (%8.3f in their page) %8.3f deleted %10.0f bytes  %s\n", each(inserted), each(updated), each(inPlace), each(deleted), each(size), name)
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rows, err = d.conn.Query(context.Background(), `SELECT kind, count(*), sum(length(key) + length(value)) FROM agentd.index_entries GROUP BY 1 ORDER BY 2 DESC`)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = pgx.ForEachRow(rows, []any{&name, &inserted, &size}, func() error {
+		fmt.Printf("%10d entries %10d bytes %s\n", inserted, size, name)
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func startDatabase(tb testing.TB) *database {
