@@ -520,7 +520,7 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 		return err
 	}
 	term, _ := w.m.term()
-	claim, err := w.m.claimSession(ctx, w.id)
+	claim, err := w.m.claimSession(ctx, w.id, create)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 			w.m.noteStray(w.id) // the claim may have been made, and only its answer is lost
