@@ -78,7 +78,7 @@ func (m *Manager) markCarded(ctx context.Context, how string) error {
 }
 
 func (m *Manager) markCardedOnce(ctx context.Context, how string) error {
-	claim, err := m.claimSession(ctx, cardedSession)
+	claim, err := m.claimSession(ctx, cardedSession, true)
 	if err != nil {
 		return storeFault(err)
 	}

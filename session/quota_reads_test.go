@@ -51,6 +51,10 @@ func (s sharedMem) ClaimAnyway(ctx context.Context, id string) (store.Claim, err
 	return s.Claim(ctx, id)
 }
 
+func (s sharedMem) ClaimNew(ctx context.Context, id string) (store.Claim, error) {
+	return s.Claim(ctx, id)
+}
+
 func (s sharedMem) Yield(ctx context.Context, id string, epoch uint64) error {
 	return s.Release(ctx, id, epoch)
 }

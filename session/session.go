@@ -19,7 +19,7 @@ import (
 func (r *request) createSession(ctx context.Context, p *command.CreateSession) (*command.CreateSessionResult, error) {
 	sessionID := p.SessionID
 	if sessionID == "" {
-		sessionID = r.m.NewID(event.PrefixSession)
+		sessionID, ctx = r.m.newSessionID(ctx)
 	}
 	w, err := r.m.resolveWorkspace(r.workspaceOf(p.Workspace))
 	if err != nil {

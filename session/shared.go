@@ -127,9 +127,12 @@ func (m *Manager) readStateOnce(ctx context.Context, sessionID string) (*state.S
 	return st, nil
 }
 
-// claimSession makes this node the session's writer. The runtime's own session belongs to
-// all nodes: whoever writes takes it.
-func (m *Manager) claimSession(ctx context.Context, sessionID string) (store.Claim, error) {
+// claimSession makes this node the session's writer; create says that it need not exist. The
+// runtime's own session belongs to all nodes: whoever writes takes it.
+func (m *Manager) claimSession(ctx context.Context, sessionID string, create bool) (store.Claim, error) {
+	if m.shared != nil && create && takeMadeUp(ctx) {
+		return m.shared.ClaimNew(ctx, sessionID)
+	}
 	if m.shared != nil && (sessionID == event.RuntimeSession || sessionID == cardedSession) {
 		return m.shared.ClaimAnyway(ctx, sessionID)
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"sync/atomic"
 
 	"agentd/command"
 	"agentd/event"
@@ -18,6 +19,26 @@ type Target struct {
 // NewTarget is a session that does not exist yet.
 func (m *Manager) NewTarget(title string) Target {
 	return Target{m.NewID(event.PrefixSession), &command.CreateSession{Title: title}}
+}
+
+type madeUp struct{}
+
+// newSessionID makes up the id of a session, and returns a context under which it is claimed
+// once as one that nobody can have.
+func (m *Manager) newSessionID(ctx context.Context) (string, context.Context) {
+	return m.NewID(event.PrefixSession), withMadeUp(ctx)
+}
+
+func withMadeUp(ctx context.Context) context.Context {
+	first := &atomic.Bool{}
+	first.Store(true)
+	return context.WithValue(ctx, madeUp{}, first)
+}
+
+// takeMadeUp reports whether a session's id was made up for the command, the first time.
+func takeMadeUp(ctx context.Context) bool {
+	first, _ := ctx.Value(madeUp{}).(*atomic.Bool)
+	return first != nil && first.CompareAndSwap(true, false)
 }
 
 // WriteTo is [Write] that opens the session, if it is a new one, in the same decision: where
@@ -39,7 +60,7 @@ func WriteTo[R any](ctx context.Context, m *Manager, caller command.Caller, p co
 	if opens.Workspace, err = m.resolveWorkspace(r.workspaceOf(nil)); err != nil {
 		return nil, err
 	}
-	return mutate(ctx, r, to.SessionID, true, func(tx *Tx) (*R, error) {
+	return mutate(withMadeUp(ctx), r, to.SessionID, true, func(tx *Tx) (*R, error) {
 		if tx.State.Sequence == 0 {
 			r.emitSessionOpened(tx, &opens, "")
 			if err := tx.foldOpened(); err != nil {

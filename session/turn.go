@@ -25,7 +25,8 @@ func (r *request) submitTurn(ctx context.Context, p *command.SubmitTurn) (*comma
 	sessionID, create := p.SessionID, p.Create
 	own := &request{m: r.m}
 	if sessionID == "" {
-		sessionID, create = r.m.NewID(event.PrefixSession), true
+		create = true
+		sessionID, ctx = r.m.newSessionID(ctx)
 		if p.TurnID != "" {
 			// Without a session the turn's own id is what makes a repeat safe, also
 			// beside an idempotency key.

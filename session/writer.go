@@ -73,6 +73,7 @@ type writer struct {
 	// claims holds the index entries of batches under way, which the store
 	// doesn't show yet.
 	claims map[store.IndexKey][]byte
+	known  knownRefs
 }
 
 // errStale says that a writer went out of service before it could be used.
@@ -378,6 +379,7 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 	if len(b.Records) > 0 && b.Records[0].Sequence == 1 {
 		w.begun = slices.Clone(b.Records)
 	}
+	b.Index = w.known.leaveOut(b.Index)
 	w.trackIndex(b, len(tx.facts), len(buf))
 	w.addSnapshotIfDue(b)
 	p.facts = tx.facts
@@ -518,7 +520,7 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 		return err
 	}
 	term, _ := w.m.term()
-	claim, err := w.m.claimSession(ctx, w.id)
+	claim, err := w.m.claimSession(ctx, w.id, create)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 			w.m.noteStray(w.id) // the claim may have been made, and only its answer is lost

@@ -338,6 +338,9 @@ type Shared interface {
 	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
 	// a live node owns it, which is fenced from then on.
 	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)
+	// ClaimNew is Claim for a session whose id was made up just now, so that no one else can
+	// have it. The first append carries the claim out, and is fenced if it was wrong.
+	ClaimNew(ctx context.Context, sessionID string) (Claim, error)
 	// Adopt makes this node the owner of sessions that no live node owns, that have
 	// an index entry of a kind whose key is the session's id, and whose place it reaches.
 	// It takes at most limit of them and returns their ids; no two nodes are given the

@@ -17,31 +17,49 @@ const appendTries = 20
 // appendTo returns the one statement that moves the heads, inserts the records into a table, and aborts
 // unless every session was where the group expects it and, if it has packs, every other node
 // can read them. It leaves the row that followers look for, counts the other nodes, which are
-// to be told, and says whether one of them can't read packs.
-func appendTo(table string) string {
+// to be told, and says whether one of them can't read packs. A group with new sessions makes
+// their rows, in place of a claim; see ClaimNew.
+func appendTo(table string, makes bool) string {
+	made, written, others := ``, `(SELECT count(*) FROM moved)`, ``
+	if makes {
+		others = ` AND NOT u.session_id = ANY ($13::text[])`
+		made = `), made AS (
+	INSERT INTO agentd.sessions (session_id, epoch, owner, head, hash)
+	SELECT u.session_id, u.epoch, $11, u.head, CASE WHEN u.expected < 0 THEN '' ELSE u.hash END
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) AS u (session_id, epoch, expected, head, hash)
+	WHERE u.session_id = ANY ($13::text[]) AND u.expected <= 0
+		AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $11 AND n.incarnation = $14)
+	ON CONFLICT (session_id) DO NOTHING
+	RETURNING 1
+`
+		written += ` + (SELECT count(*) FROM made)`
+	}
 	return `
 WITH moved AS (
 	UPDATE agentd.sessions s SET
 		head = CASE WHEN u.expected < 0 THEN s.head ELSE u.head END,
 		hash = CASE WHEN u.expected < 0 THEN s.hash ELSE u.hash END
 	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) AS u (session_id, epoch, expected, head, hash)
-	WHERE s.session_id = u.session_id AND s.epoch = u.epoch AND (u.expected < 0 OR s.head = u.expected)
+	WHERE s.session_id = u.session_id AND s.epoch = u.epoch AND (u.expected < 0 OR s.head = u.expected)` + others + `
 	RETURNING 1
-), inserted AS (
+` + made + `), inserted AS (
 	INSERT INTO ` + table + ` (session_id, sequence, hash, crc, data)
 	SELECT * FROM unnest($6::text[], $7::bigint[], $8::bytea[], $9::bigint[], $10::bytea[])
 ), noted AS (
 	INSERT INTO agentd.appends (xid, node_id, sessions, heads, befores)
 	SELECT pg_current_xact_id()::text::bigint, $11, $1, $4, $3 WHERE cardinality($6::text[]) > 0
 )
-SELECT agentd.require((SELECT count(*) FROM moved) = cardinality($1::text[]) AND (o.former = 0 OR NOT $12::boolean)), o.others, o.former > 0
+SELECT agentd.require(` + written + ` = cardinality($1::text[]) AND (o.former = 0 OR NOT $12::boolean)), o.others, o.former > 0
 FROM (
 	SELECT count(*) AS others, count(*) FILTER (WHERE NOT n.about ? 'packs') AS former
 	FROM agentd.nodes n WHERE n.node_id <> $11 AND n.lease_until > clock_timestamp()
 ) o`
 }
 
-var appendSQL = appendTo(allEvents)
+var (
+	appendSQL    = appendTo(allEvents, false)
+	appendNewSQL = appendTo(allEvents, true)
+)
 
 const snapshotsSQL = `
 INSERT INTO agentd.snapshots (session_id, name, sequence, hash, crc, data)
@@ -84,6 +102,7 @@ func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
 	}
 	defer s.calls.Done()
 	for w := g.nextWave(); w != nil; w = g.nextWave() {
+		s.takeNew(w.units)
 		s.writeUnits(ctx, g, w.units)
 	}
 	return g.errs
@@ -163,6 +182,9 @@ func (s *Store) settleUnwritable(ctx context.Context, g *group, units []*unit, c
 		return units
 	}
 	f, err := s.readFences(ctx, suspects)
+	if err == nil && len(newSessions(units)) > 0 {
+		err = s.checkReplaced(ctx)
+	}
 	if err != nil {
 		g.failAll(units, wrapFailed("append", err))
 		return nil
@@ -195,11 +217,9 @@ func suspicious(units []*unit) []*unit {
 // are.
 func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit, c *cut) (others int, err error) {
 	var b pgx.Batch
-	sql, month := appendSQL, s.months.sql()
-	if month != nil {
-		sql = month.append
-	}
-	b.Queue(sql, s.appendArgs(batches, units)...).QueryRow(func(row pgx.Row) error {
+	month := s.months.sql()
+	sql, args := s.appendStatement(batches, units, month)
+	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
 		var ok, former bool
 		err := row.Scan(&ok, &others, &former)
 		if err == nil || sqlState(err) == codeRejected {
@@ -221,6 +241,19 @@ func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, un
 	// and Close returns only after the server has committed it.
 	err = conn.SendBatch(ctx, &b).Close()
 	return others, err
+}
+
+// appendStatement returns the statement that appends units, with its arguments.
+func (s *Store) appendStatement(batches []*store.Batch, units []*unit, month *eventSQL) (sql string, args []any) {
+	plain, making := appendSQL, appendNewSQL
+	if month != nil {
+		plain, making = month.append, month.appendNew
+	}
+	args = s.appendArgs(batches, units)
+	if fresh := newSessions(units); len(fresh) > 0 {
+		return making, append(args, fresh, s.incarnation)
+	}
+	return plain, args
 }
 
 func (s *Store) appendArgs(batches []*store.Batch, units []*unit) []any {

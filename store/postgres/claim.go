@@ -44,6 +44,47 @@ func (s *Store) ClaimAnyway(ctx context.Context, sessionID string) (store.Claim,
 	return s.claim(ctx, sessionID, true)
 }
 
+// firstEpoch is that of the first claim of a session.
+const firstEpoch = 1
+
+// ClaimNew implements [store.Shared]. The first append makes the session's row, so that a new
+// session takes no transaction of its own.
+func (s *Store) ClaimNew(ctx context.Context, sessionID string) (store.Claim, error) {
+	if err := s.enterCall(ctx); err != nil {
+		return store.Claim{}, err
+	}
+	defer s.calls.Done()
+	if err := checkText("session id", sessionID); err != nil {
+		return store.Claim{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwritten[sessionID] = struct{}{}
+	return store.Claim{Epoch: firstEpoch, Head: headRow{}.value()}, nil
+}
+
+// takeNew marks the units that are the first of their sessions. What becomes of them, the next
+// claim is one of a session that may have a row.
+func (s *Store) takeNew(units []*unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range units {
+		if _, is := s.unwritten[u.session]; is {
+			delete(s.unwritten, u.session)
+			u.isNew = u.epoch == firstEpoch
+		}
+	}
+}
+
+// forgetNew reports whether a session was claimed as a new one and nothing was written.
+func (s *Store) forgetNew(sessionID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.unwritten[sessionID]
+	delete(s.unwritten, sessionID)
+	return is
+}
+
 func (s *Store) claim(ctx context.Context, sessionID string, anyway bool) (store.Claim, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return store.Claim{}, err
@@ -52,6 +93,7 @@ func (s *Store) claim(ctx context.Context, sessionID string, anyway bool) (store
 	if err := checkText("session id", sessionID); err != nil {
 		return store.Claim{}, err
 	}
+	s.forgetNew(sessionID)
 	// An owner that is found dead between the two statements is worth another try.
 	for range 10 {
 		claim, err := s.tryClaim(ctx, sessionID, anyway)
@@ -73,12 +115,8 @@ func (s *Store) tryClaim(ctx context.Context, sessionID string, anyway bool) (st
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return store.Claim{}, wrapFailed("claim "+sessionID, err)
 	}
-	var replaced bool
-	if err := s.queryRow(ctx, []any{&replaced}, incarnationSQL, s.opts.NodeID, s.incarnation); err != nil {
+	if err := s.checkReplaced(ctx); err != nil {
 		return store.Claim{}, wrapFailed("claim "+sessionID, err)
-	}
-	if replaced {
-		return store.Claim{}, fmt.Errorf("postgres: claim %s: %w", sessionID, s.replacedError())
 	}
 	owned := &store.OwnedError{SessionID: sessionID}
 	err = s.queryRow(ctx, []any{&owned.Owner, &owned.Address, &owned.Until}, ownerSQL, sessionID)
@@ -92,12 +130,27 @@ func (s *Store) tryClaim(ctx context.Context, sessionID string, anyway bool) (st
 	}
 }
 
+// checkReplaced says so if another process took over this node's name.
+func (s *Store) checkReplaced(ctx context.Context) error {
+	var replaced bool
+	if err := s.queryRow(ctx, []any{&replaced}, incarnationSQL, s.opts.NodeID, s.incarnation); err != nil {
+		return err
+	}
+	if replaced {
+		return s.replacedError()
+	}
+	return nil
+}
+
 // Release gives a claim up. See [store.Store].
 func (s *Store) Release(ctx context.Context, sessionID string, epoch uint64) error {
 	if err := s.enterCall(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Done()
+	if s.forgetNew(sessionID) {
+		return nil
+	}
 	if err := s.exec(ctx, releaseSQL, sessionID, int64(epoch)); err != nil {
 		return wrapFailed("release "+sessionID, err)
 	}
@@ -110,6 +163,9 @@ func (s *Store) Yield(ctx context.Context, sessionID string, epoch uint64) error
 		return err
 	}
 	defer s.calls.Done()
+	if s.forgetNew(sessionID) {
+		return nil
+	}
 	if err := s.exec(ctx, yieldSQL, sessionID, int64(epoch)); err != nil {
 		return wrapFailed("yield "+sessionID, err)
 	}

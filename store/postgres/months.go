@@ -54,7 +54,7 @@ func createMonthSQL(month int) string {
 
 // eventSQL has the statements about the records of a month.
 type eventSQL struct {
-	append string
+	append, appendNew string
 	// read, reverse and spans look at the tables of this month and of the one before, and at
 	// what is in none of a month: most often that is all there is of a session.
 	read, reverse, spans string
@@ -65,7 +65,7 @@ type eventSQL struct {
 
 func newEventSQL(month, before int) *eventSQL {
 	tables := []string{monthTable(month), "ONLY " + allEvents}
-	q := &eventSQL{append: appendTo(tables[0]), trim: []string{trimFrom(tables[0]), trimFrom(tables[1])}}
+	q := &eventSQL{append: appendTo(tables[0], false), appendNew: appendTo(tables[0], true), trim: []string{trimFrom(tables[0]), trimFrom(tables[1])}}
 	if before > 0 {
 		tables = append(tables, monthTable(before))
 	}

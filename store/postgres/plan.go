@@ -33,6 +33,8 @@ type unit struct {
 	hash     store.Hash
 	batches  []int // positions in the call
 	absent   []store.IndexKey
+	// isNew: the session has no row; see ClaimNew.
+	isNew bool
 	// contradicts: the first batch needs a key absent that it puts itself.
 	contradicts bool
 	// trim removes records; such a unit is a wave of its own.
@@ -196,6 +198,17 @@ func (u *unit) follows(b *store.Batch) bool {
 	return u.expected != anyHead && u.expected != noHead && expectedHead(b.Records) == int64(u.head)
 }
 
+// newSessions returns those of the units' sessions that have no row yet.
+func newSessions(units []*unit) []string {
+	var ids []string
+	for _, u := range units {
+		if u.isNew {
+			ids = append(ids, u.session)
+		}
+	}
+	return ids
+}
+
 func (u *unit) extend(i int, b *store.Batch) {
 	u.batches = append(u.batches, i)
 	if n := len(b.Records); n > 0 {
@@ -251,7 +264,11 @@ type sessionRow struct{ epoch, head int64 }
 // judge says why a unit can't be written, or nil.
 func (f found) judge(u *unit) error {
 	row := f.sessions[u.session]
-	if row.epoch != int64(u.epoch) || row.epoch == 0 {
+	claimed := row.epoch == int64(u.epoch) && row.epoch > 0
+	if u.isNew {
+		claimed = row.epoch == 0
+	}
+	if !claimed {
 		return fmt.Errorf("%w: session %s has epoch %d, the batch %d", store.ErrFenced, u.session, row.epoch, u.epoch)
 	}
 	if u.expected != anyHead && u.expected != row.head {

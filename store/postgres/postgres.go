@@ -212,6 +212,8 @@ type Store struct {
 	closed  bool
 	failure error     // why nothing goes on; see restored.go
 	sweeps  time.Time // when sessions without an owner are looked for next
+	// unwritten are sessions that were claimed as new ones.
+	unwritten map[string]struct{}
 	// unsettled are sessions that were adopted, or not: the connection broke.
 	unsettled []string
 }
@@ -239,6 +241,7 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		location:    locationOf(config.ConnConfig),
 		conn:        config.ConnConfig.Copy(),
 		awaitedNow:  make(chan struct{}, 1),
+		unwritten:   map[string]struct{}{},
 		clock:       newNodeClock(machineClock()),
 	}
 	now := s.clock.now
