@@ -49,11 +49,7 @@ func TestLongTwoVersionsSideBySide(t *testing.T) {
 	f := newFleet(t, "1h", slow)
 	f.program = formerProgram(t)
 	b := newBalanced(f, formerScript)
-	steps, err := filepath.Glob("../../store/postgres/migrations/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	migrates := f.count(`SELECT count(*) FROM agentd.migrations`) < int64(len(steps))
+	migrates := f.lacksSteps()
 	doors := append(slices.Clone(balancedDoors), balancedDoor{"an approval", doorApproval}, balancedDoor{"a question", doorQuestion})
 	crowd := b.gather(doors, 2, 100*time.Millisecond)
 	crowd.everyDoor()
@@ -86,6 +82,16 @@ func TestLongTwoVersionsSideBySide(t *testing.T) {
 	if out, errs, code := program(t, "verify", "--data", f.url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
 	}
+}
+
+// lacksSteps says whether this version migrates the fleet's database.
+func (f *fleet) lacksSteps() bool {
+	f.t.Helper()
+	steps, err := filepath.Glob("../../store/postgres/migrations/*.sql")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.count(`SELECT count(*) FROM agentd.migrations`) < int64(len(steps))
 }
 
 // update restarts a node with another program.
@@ -371,4 +377,20 @@ func TestLongTakeoverBetweenVersions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongTwoVersionsUnderFaults has what the fault suite does happen to a node of either version,
+// while the other one is the other node. The former version is started again in it.
+func TestLongTwoVersionsUnderFaults(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("nodes of two versions run only with AGENTD_TEST_LONG")
+	}
+	f := newFleet(t, "1h", slow)
+	f.program = formerProgram(t)
+	f.node(f.dir()).stop(syscall.SIGTERM)
+	if f.lacksSteps() {
+		t.Skip("skipped: the former version can't be started again, because this one migrates its database")
+	}
+	w := newFaultWorld(t, f.program)
+	faultRounds(t, w, 0, 2*len(w.kinds()))
 }
