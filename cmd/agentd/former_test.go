@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"agentd/client"
 	"agentd/command"
 	"agentd/event"
@@ -159,35 +161,30 @@ func (b *balanced) refusesFormer(i int) {
 // sameEverywhere reads all sessions through all nodes.
 func (b *balanced) sameEverywhere() {
 	b.t.Helper()
-	conn := b.f.connect()
-	rows, err := conn.Query(b.t.Context(), `SELECT session_id, head FROM agentd.sessions WHERE head > 0`)
+	rows, err := b.f.connect().Query(b.t.Context(), `SELECT session_id, head FROM agentd.sessions WHERE head > 0`)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	heads := map[string]uint64{}
-	for rows.Next() {
-		var id string
-		var head uint64
-		if err := rows.Scan(&id, &head); err != nil {
-			b.t.Fatal(err)
-		}
-		heads[id] = head
+	type session struct {
+		ID   string
+		Head uint64
 	}
-	if err := errors.Join(rows.Err(), conn.Close(b.t.Context())); err != nil || len(heads) == 0 {
-		b.t.Fatalf("%d sessions, %v", len(heads), err)
+	sessions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[session])
+	if err != nil || len(sessions) == 0 {
+		b.t.Fatalf("%d sessions, %v", len(sessions), err)
 	}
-	for id, head := range heads {
+	for _, s := range sessions {
 		var first string
 		for i, p := range b.nodes {
-			p.reads(id)
-			read, err := digest(b.t.Context(), p.client(), id, head)
+			p.reads(s.ID)
+			read, err := digest(b.t.Context(), p.client(), s.ID, s.Head)
 			switch {
 			case err != nil:
-				b.t.Errorf("%s reads %s: %v", b.names[i], id, err)
+				b.t.Errorf("%s reads %s: %v", b.names[i], s.ID, err)
 			case i == 0:
 				first = read
 			case read != first:
-				b.t.Errorf("%s reads other facts of %s than %s", b.names[i], id, b.names[0])
+				b.t.Errorf("%s reads other facts of %s than %s", b.names[i], s.ID, b.names[0])
 			}
 		}
 	}
