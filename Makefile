@@ -146,6 +146,14 @@ test-long: $(LOG) test-s3 ## What "make test" leaves out: a thousand clients and
 	# A real OpenTelemetry Collector, in a module of its own because it is large.
 	AGENTD_TEST_LONG=1 $(LOG) $(GO) -C bench/collector test -timeout $(TEST_TIMEOUT) .
 
+# The version that "make test-neighbours" runs this one beside: a commit or a tag.
+FORMER ?=
+
+.PHONY: test-neighbours
+test-neighbours: $(LOG) ## Run nodes of a former version and of this one over one database, and update them one by one (FORMER=commit).
+	@sh scripts/former.sh "$(FORMER)"
+	AGENTD_TEST_FORMER=$(CURDIR)/bin/former/agentd AGENTD_TEST_LONG=1 AGENTD_TEST_POSTGRES=require $(LOG) $(GO) test -count=1 -v $(TESTFLAGS) -timeout $(TEST_TIMEOUT) -run '^TestLong(TwoVersions|TakeoverBetweenVersions)' ./cmd/agentd
+
 # How much else the machine does during "make stress", and how often the tests run.
 LOAD   ?= 8
 ROUNDS ?= 3

@@ -18,12 +18,15 @@ import (
 	"agentd/internal/wire"
 )
 
-// balancedDoors are all doors. Each has a client that opens it and gives one turn after the
-// other; it does what the guide says when a connection breaks.
-var balancedDoors = []struct {
+// balancedDoor has a client that opens it and gives one turn after the other; it does what the
+// guide says when a connection breaks.
+type balancedDoor struct {
 	name string
 	open func(context.Context, *balancedClient) (turn func(n int) error, err error)
-}{
+}
+
+// balancedDoors are all doors.
+var balancedDoors = []balancedDoor{
 	{"commands and server-sent events", doorHTTP},
 	{"JSON-RPC", doorRPC},
 	{"WebSocket", doorSocket},

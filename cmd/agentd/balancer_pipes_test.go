@@ -23,7 +23,7 @@ type balancedPipe struct {
 }
 
 func (c *balancedClient) pipe(ctx context.Context, args ...string) (*balancedPipe, error) {
-	cmd := self(c.t, append(args, "--server", c.front.url)...)
+	cmd := programOr(c.t, c.program, append(args, "--server", c.front.url)...)
 	cmd.Env = append(cmd.Env, "AGENTD_TOKEN="+c.front.token())
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -138,7 +138,7 @@ func doorRun(ctx context.Context, c *balancedClient) (func(int) error, error) {
 	}
 	c.pause = time.Second // a program is much to start
 	return func(int) error {
-		cmd := self(c.t, "run", "--server", c.front.url, "--session", c.session, "go on")
+		cmd := programOr(c.t, c.program, "run", "--server", c.front.url, "--session", c.session, "go on")
 		cmd.Env = append(cmd.Env, "AGENTD_TOKEN="+c.front.token())
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "done") {

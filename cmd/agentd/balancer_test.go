@@ -71,6 +71,8 @@ type balanced struct {
 	stop chan struct{}
 	// script is what the model says.
 	script string
+	// former is the program that the nodes began with, if it is of another version.
+	former string
 	// again counts requests that were sent again, turns those that ended.
 	again, turns atomic.Int64
 }
@@ -79,52 +81,84 @@ type balanced struct {
 // pauses between its turns.
 func rollBehindHAProxy(t *testing.T, rounds, clientsPerDoor int, pause time.Duration, script string) {
 	t.Helper()
-	b := newBalanced(t, script)
-	var clients sync.WaitGroup
-	reached := make([]atomic.Int64, len(balancedDoors)*clientsPerDoor)
-	for i := range reached {
-		door := balancedDoors[i%len(balancedDoors)]
-		clients.Go(func() {
-			c := &balancedClient{balanced: b, door: door.name, session: fmt.Sprintf("sess_door%d", i), pause: pause}
-			c.giveTurns(door.open, &reached[i])
-		})
-	}
-	everyDoor := func() {
-		before := make([]int64, len(reached))
-		for i := range reached {
-			before[i] = reached[i].Load()
-		}
-		for i := range reached {
-			for reached[i].Load() == before[i] && !t.Failed() {
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
-	}
+	f := newFleet(t, "1h", slow)
+	f.url = pgtest.Shared(t).Pooled(t, f.url)
+	b := newBalanced(f, script)
+	c := b.gather(balancedDoors, clientsPerDoor, pause)
 	for round := range rounds {
 		for i := range b.nodes {
-			everyDoor()
+			c.everyDoor()
 			if t.Failed() {
 				break
 			}
 			b.restart(i, (round+i)%3 != 1)
 		}
 	}
-	everyDoor()
-	close(b.stop)
-	clients.Wait()
-	t.Logf("%d turns, %d requests were sent again", b.turns.Load(), b.again.Load())
-	if t.Failed() {
-		for i, p := range b.nodes {
-			t.Logf("%s says:\n%s", b.names[i], p.logSoFar())
+	c.end()
+}
+
+// balancedCrowd is clients that give turns until the end.
+type balancedCrowd struct {
+	b *balanced
+	// reached counts the turns of each client.
+	reached []atomic.Int64
+	clients sync.WaitGroup
+}
+
+// gather has as many clients at each door, each of which pauses between its turns.
+func (b *balanced) gather(doors []balancedDoor, clientsPerDoor int, pause time.Duration) *balancedCrowd {
+	crowd := &balancedCrowd{b: b, reached: make([]atomic.Int64, len(doors)*clientsPerDoor)}
+	for i := range crowd.reached {
+		door := doors[i%len(doors)]
+		crowd.clients.Go(func() {
+			c := &balancedClient{balanced: b, door: door.name, session: fmt.Sprintf("sess_door%d", i), pause: pause}
+			if i >= len(doors) && b.former != "" {
+				c.program = b.former
+				crowd.await(i-len(doors), 0) // some former versions refuse A2A clients that are an account's first at once
+			}
+			c.giveTurns(door.open, &crowd.reached[i])
+		})
+	}
+	return crowd
+}
+
+// everyDoor returns when each client had another turn.
+func (c *balancedCrowd) everyDoor() {
+	before := make([]int64, len(c.reached))
+	for i := range c.reached {
+		before[i] = c.reached[i].Load()
+	}
+	for i := range c.reached {
+		c.await(i, before[i])
+	}
+}
+
+// await returns when a client had more turns than that.
+func (c *balancedCrowd) await(i int, turns int64) {
+	for c.reached[i].Load() <= turns && !c.b.t.Failed() {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// end waits for one more turn of each client, and for what clients look at in the end.
+func (c *balancedCrowd) end() {
+	c.b.t.Helper()
+	c.everyDoor()
+	close(c.b.stop)
+	c.clients.Wait()
+	c.b.t.Logf("%d turns, %d requests were sent again", c.b.turns.Load(), c.b.again.Load())
+	if c.b.t.Failed() {
+		for i, p := range c.b.nodes {
+			c.b.t.Logf("%s says:\n%s", c.b.names[i], p.logSoFar())
 		}
 	}
 }
 
-func newBalanced(t *testing.T, script string) *balanced {
+// newBalanced starts the nodes of a fleet, and a balancer in front of them.
+func newBalanced(f *fleet, script string) *balanced {
+	t := f.t
 	t.Helper()
-	f := newFleet(t, "1h", slow)
-	f.url = pgtest.Shared(t).Pooled(t, f.url)
-	b := &balanced{t: t, f: f, work: t.TempDir(), script: script, names: []string{"node-a", "node-b", "node-c"}, stop: make(chan struct{})}
+	b := &balanced{t: t, f: f, former: f.program, work: t.TempDir(), script: script, names: []string{"node-a", "node-b", "node-c"}, stop: make(chan struct{})}
 	var addresses []string
 	for i := range b.names {
 		b.dirs = append(b.dirs, f.dir())
@@ -138,7 +172,13 @@ func newBalanced(t *testing.T, script string) *balanced {
 // node starts a node where it is to listen.
 func (b *balanced) node(i int, listen string) *process {
 	b.t.Helper()
-	return b.f.placed(b.names[i], b.work, b.script, "}\nsandbox: {mode: danger_full_access}\nallowedHosts: [127.0.0.1]\nactions: {timeout: 24h").node(b.dirs[i], "--listen", listen)
+	return b.fleetOf(i).node(b.dirs[i], "--listen", listen)
+}
+
+// fleetOf returns the fleet with the configuration of one node.
+func (b *balanced) fleetOf(i int) *fleet {
+	b.t.Helper()
+	return b.f.placed(b.names[i], b.work, b.script, "}\nsandbox: {mode: danger_full_access}\nallowedHosts: [127.0.0.1]\nactions: {timeout: 24h")
 }
 
 // restart stops a node, after it was drained or right away, and starts it again.
@@ -244,6 +284,8 @@ func startBalancer(t *testing.T, nodes []string) string {
 type balancedClient struct {
 	*balanced
 	door, session string
+	// program is what a door runs, if not this version's.
+	program string
 	// pause is how long it waits between two turns.
 	pause time.Duration
 }

@@ -26,7 +26,7 @@ import (
 // clients write and read through both, and hits one of them, or the database, in the middle.
 // Every turn ends by itself; nothing is lost, nothing happens twice, no answer contradicts
 // another one, and no person is asked about what a process knew.
-func TestFaults(t *testing.T) { faultRounds(t, 0, len((&faultWorld{}).kinds())) }
+func TestFaults(t *testing.T) { faultRounds(t, newFaultWorld(t, ""), 0, len((&faultWorld{}).kinds())) }
 
 func TestLongFaults(t *testing.T) {
 	if os.Getenv("AGENTD_TEST_LONG") == "" {
@@ -37,7 +37,7 @@ func TestLongFaults(t *testing.T) {
 	for i := range worlds {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			faultRounds(t, i*1000/worlds, 1000/worlds)
+			faultRounds(t, newFaultWorld(t, ""), i*1000/worlds, 1000/worlds)
 		})
 	}
 }
@@ -131,11 +131,10 @@ func faultSeed(t *testing.T) uint64 {
 }
 
 // faultRounds runs as many rounds, from the one with a number on.
-func faultRounds(t *testing.T, from, rounds int) {
+func faultRounds(t *testing.T, w *faultWorld, from, rounds int) {
 	t.Helper()
 	seed := faultSeed(t)
 	t.Logf("AGENTD_TEST_SEED=%d repeats the choices of this run", seed)
-	w := newFaultWorld(t)
 	kinds := w.kinds()
 	for round := from; round < from+rounds; round++ {
 		kind, victim := &kinds[round%len(kinds)], round/len(kinds)%2
@@ -193,7 +192,9 @@ type faultNode struct {
 	p  *process
 }
 
-func newFaultWorld(t *testing.T) *faultWorld {
+// newFaultWorld starts the nodes, the first of them with the program of a former version, if one
+// is named.
+func newFaultWorld(t *testing.T, former string) *faultWorld {
 	t.Helper()
 	c := pgtest.Start(t)
 	direct := c.Database(t)
@@ -212,6 +213,7 @@ func newFaultWorld(t *testing.T) *faultWorld {
 		n.f = &own
 		w.nodes[i] = n
 	}
+	w.nodes[0].f.program = former
 	for _, n := range w.nodes {
 		n.begin() // its facts are looked at again at the end, when both wires are there
 	}

@@ -127,6 +127,16 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// programOr returns a command that runs another program, or agentd if none is named.
+func programOr(t *testing.T, path string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := self(t, args...)
+	if path != "" {
+		cmd.Path = path
+	}
+	return cmd
+}
+
 // noKeyring keeps tests away from the keyring of whoever runs them.
 const noKeyring = "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent/bus"
 

@@ -31,7 +31,11 @@ func (a *app) openStore(ctx context.Context, c *config.Config, self node, log *s
 
 // node is what this process is among the nodes of a database. The zero value has a name of
 // its own and can't be reached.
-type node struct{ name, address string }
+type node struct {
+	name string
+	// listen begins to listen and returns the address.
+	listen func(context.Context) (address string, err error)
+}
 
 func openData(ctx context.Context, c *config.Config, env map[string]string, self node, log *slog.Logger) (store.Store, error) {
 	objects, err := openBucket(c, env)
@@ -40,7 +44,7 @@ func openData(ctx context.Context, c *config.Config, env map[string]string, self
 	}
 	if c.Database() {
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
-			NodeID: self.name, Address: self.address, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
+			NodeID: self.name, Listen: self.listen, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
 			MaxConns: max(c.Node.Connections-postgres.BesidePool, 0),
 			Replica:  c.Replica,
 			Objects:  objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),

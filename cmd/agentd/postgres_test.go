@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +36,36 @@ func TestServePostgres(t *testing.T) {
 	if out, errs, code := program(t, "verify", "--data", url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, errs)
 	}
+}
+
+// TestANodeDoesNotListenBeforeItsTablesAreReady: who reached it, such as a balancer that doesn't
+// know yet that it stopped, would wait for an answer as long as it waits for the tables.
+func TestANodeDoesNotListenBeforeItsTablesAreReady(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, dir, conn := l.Addr().String(), f.dir(), f.connect()
+	_ = l.Close()
+	const lock = `(x'6167656e7464'::bigint)` // another node migrates
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock`+lock); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, data: dir, lines: make(chan string, 10_000), cmd: self(t, "serve", "--data", f.url, "--state-dir", dir, "--listen", address)}
+	var beginning sync.WaitGroup
+	beginning.Go(p.begin)
+	p.wait("another node brings the tables up to date")
+	reached, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = reached.Close()
+		t.Error("a node that waits for its tables takes connections")
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock`+lock); err != nil {
+		t.Fatal(err)
+	}
+	beginning.Wait()
+	p.completed(p.submit("hello"))
 }
 
 // TestASessionMovesToADatabase takes a session over from a directory, on a machine on

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -188,26 +189,24 @@ func (s *serving) settle(ctx context.Context) {
 }
 
 // openStoreAndListen opens the store first, because its lock says who may serve.
-// A database has no such lock, and wants to know where this node can be reached.
+// A database has no such lock, and wants to know where this node can be reached once its tables
+// are up to date.
 func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 	c := s.loaded.Config
 	if c.Database() {
-		if err := s.listen(ctx); err != nil {
-			return err
-		}
 		if err := s.claimData(c); err != nil {
 			return err
 		}
-		self := node{address: advertised(c, s.listener.Addr(), s.tls != nil)}
-		if self.name, s.leaveName, err = nodeName(c); err != nil {
+		if s.nodeName, s.leaveName, err = nodeName(c); err != nil {
 			return err
 		}
-		s.address, s.nodeName = self.address, self.name
-		if err := s.joinNodes(); err != nil {
-			return err
+		var unheard error
+		listen := func(ctx context.Context) (address string, err error) {
+			address, unheard = s.listenAsNode(ctx)
+			return address, unheard
 		}
-		if s.store, err = s.app.openStore(ctx, c, self, s.log); err != nil {
-			return err
+		if s.store, err = s.app.openStore(ctx, c, node{s.nodeName, listen}, s.log); err != nil {
+			return cmp.Or(unheard, err)
 		}
 		if shared, ok := s.store.(store.Shared); ok {
 			s.others = &nodesSeen{shared: shared}
@@ -221,6 +220,15 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	return s.listen(ctx)
+}
+
+// listenAsNode begins to listen, and returns where the other nodes reach this one.
+func (s *serving) listenAsNode(ctx context.Context) (address string, err error) {
+	if err := s.listen(ctx); err != nil {
+		return "", err
+	}
+	s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil)
+	return s.address, s.joinNodes()
 }
 
 func (s *serving) listen(ctx context.Context) (err error) {

@@ -44,8 +44,14 @@ type process struct {
 // start runs "agentd serve" and waits for its line.
 func start(t *testing.T, data string, args ...string) *process {
 	t.Helper()
+	return startProgram(t, "", data, args...)
+}
+
+// startProgram does the same with a program of another version, if one is named.
+func startProgram(t *testing.T, path, data string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, data: data, lines: make(chan string, 10_000)}
-	p.cmd = self(t, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = programOr(t, path, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
 	p.begin()
 	return p
 }

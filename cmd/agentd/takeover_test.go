@@ -33,6 +33,8 @@ type fleet struct {
 	// node that lives keeps it then. That of one that doesn't is ended by [fleet.leaseEnds].
 	lease string
 	token []byte
+	// program is what the nodes run, if not this version's.
+	program string
 }
 
 // newFleet makes a database and a configuration with a lease and a script of answers.
@@ -61,7 +63,7 @@ func (f *fleet) dir() string {
 // node starts a node in a state directory.
 func (f *fleet) node(dir string, args ...string) *process {
 	f.t.Helper()
-	return start(f.t, dir, append([]string{"--data", f.url, "--state-dir", dir, "--config", f.config}, args...)...)
+	return startProgram(f.t, f.program, dir, append([]string{"--data", f.url, "--state-dir", dir, "--config", f.config}, args...)...)
 }
 
 // leaseEnds has the lease of a node end after a while, which counts from now. The node is one

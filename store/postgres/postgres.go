@@ -109,6 +109,9 @@ type Options struct {
 	NodeID string
 	// Address is where this node listens, for nodes that forward commands to it.
 	Address string
+	// Listen, if set, begins to listen and returns the Address. It is called when the tables are
+	// up to date, which may take long: a node that listens and doesn't answer would be asked.
+	Listen func(context.Context) (address string, err error)
 	// Pool names the nodes that share a file system with this one, Labels are shown to
 	// people.
 	Pool   string
@@ -311,6 +314,11 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	s.version = version
+	if s.opts.Listen != nil {
+		if s.opts.Address, err = s.opts.Listen(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.registerNode(ctx, conn); err != nil {
 		return err
 	}
