@@ -87,7 +87,7 @@ func requiredArguments(c *cobra.Command) []string {
 func TestMistakesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	env := []string{"HOME=" + dir, "XDG_STATE_HOME=" + stateHome}
+	env := ownFolders(dir)
 	all := mistakes()
 	if len(all) < 1000 {
 		t.Errorf("only %d mistakes were made", len(all))
@@ -112,7 +112,7 @@ func TestMistakesAreNamed(t *testing.T) {
 func TestSuggestions(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	env := []string{"HOME=" + dir, "XDG_STATE_HOME=" + stateHome}
+	env := ownFolders(dir)
 	for line, want := range map[string]string{
 		"run --mdoe auto x":                         "unknown flag: --mdoe; did you mean --mode?",
 		"run --mode autoo x":                        `--mode: "autoo" is not one of default, untrusted, on_request, on_failure, never, plan, bypass, auto; did you mean auto?`,
