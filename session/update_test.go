@@ -93,7 +93,9 @@ func TestTagsThatAreChangedAtTheSameTime(t *testing.T) {
 	each(0, func(p *command.UpdateSession, i int) { p.AddTags = []string{tag(i), tag(i), "before"} })
 	hasTags("before", "tag0", "tag1", "tag2", "tag3", "tag4", "tag5", "tag6", "tag7")
 	facts := len(k.types("sess_a"))
-	each(0, func(p *command.UpdateSession, i int) { p.AddTags, p.RemoveTags = []string{tag(i)}, []string{"never there"} })
+	each(0, func(p *command.UpdateSession, i int) {
+		p.AddTags, p.RemoveTags = []string{tag(i)}, []string{"never there"}
+	})
 	if n := len(k.types("sess_a")); n != facts {
 		t.Errorf("%d facts of changes that change nothing", n-facts)
 	}
