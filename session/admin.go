@@ -143,11 +143,35 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	}
 	done, err := recordChange(ctx, r, change, command.GetQuotasResult{Quotas: quotaUses(p.Account, usage, limits)})
 	if err == nil {
-		if err := r.m.ReadLimits(context.WithoutCancel(ctx)); err != nil {
-			r.m.opt.Logger.Warn("quotas were set that don't hold here until they are set again or the server starts", "account", p.Account, "error", err)
-		}
+		r.m.takeLimits(context.WithoutCancel(ctx))
 	}
 	return done, err
+}
+
+// limitsAgain is when limits that couldn't be read are read again.
+const limitsAgain = time.Second
+
+// takeLimits makes the limits hold that this node just stored, as soon as they can be read.
+func (m *Manager) takeLimits(ctx context.Context) {
+	err := m.ReadLimits(ctx)
+	if err == nil {
+		return
+	}
+	m.opt.Logger.Warn("quotas were set that don't hold here yet; they are read again until they do", "error", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return // the next start reads them
+	}
+	m.untilStop(func(ctx context.Context) {
+		for err := err; err != nil; err = m.ReadLimits(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(limitsAgain):
+			}
+		}
+	})
 }
 
 func changedLimits(l quota.Limits, c *command.QuotaChange) *event.QuotaLimits {
