@@ -21,7 +21,7 @@ func sessionDefs() []Def {
 			Name: "update_session", Noun: "session", Form: formOf[UpdateSession, UpdateSessionResult](),
 			Mutates: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Renames, tags, pins or archives a session, or changes its metadata.",
-			Doc:     "What is absent stays as it is. The change is the fact session.updated; if nothing changes there is none.",
+			Doc:     "What is absent stays as it is. With tags all tags are replaced; addTags and removeTags change single ones, and leave those that another caller changes at the same time. The change is the fact session.updated; if nothing changes there is none.",
 			Example: `{"sessionId":"sess_docs","title":"Release notes","tags":["release"],"pinned":true}`,
 		},
 		{

@@ -91,6 +91,9 @@ type ListSessionsResult struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
+// MaxTags is how many tags a session has at most.
+const MaxTags = 32
+
 // maxTag is the length of the longest tag.
 const maxTag = 64
 
@@ -103,6 +106,13 @@ type UpdateSession struct {
 	Title *string `json:"title,omitempty" max:"1000"`
 	// Tags are all that the session has from now on; an empty list removes them.
 	Tags []string `json:"tags,omitzero" max:"32"`
+	// AddTags joins tags to those that the session has; one that it has already stays.
+	// Callers that change single tags use it and removeTags, not tags: what others change at
+	// the same time stays.
+	AddTags []string `json:"addTags,omitempty" max:"32"`
+	// RemoveTags takes tags away, before addTags joins any. One that the session doesn't have
+	// is passed over.
+	RemoveTags []string `json:"removeTags,omitempty" max:"32"`
 	// Pinned keeps the session in sight in lists.
 	Pinned *bool `json:"pinned,omitempty"`
 	// Archived leaves the session out of lists that don't ask for it.
@@ -120,16 +130,25 @@ func (p *UpdateSession) Validate() error {
 	if err := check(p); err != nil {
 		return err
 	}
-	for _, tag := range p.Tags {
-		if tag == "" || len(tag) > maxTag {
-			return fault.Param("tags", "%q is not a tag: use 1 to %d bytes", clipQuoted(tag), maxTag)
+	for _, of := range []struct {
+		name string
+		tags []string
+	}{{"tags", p.Tags}, {"addTags", p.AddTags}, {"removeTags", p.RemoveTags}} {
+		for _, tag := range of.tags {
+			if tag == "" || len(tag) > maxTag {
+				return fault.Param(of.name, "%q is not a tag: use 1 to %d bytes", clipQuoted(tag), maxTag)
+			}
 		}
+	}
+	changesTags := len(p.AddTags)+len(p.RemoveTags) > 0
+	if p.Tags != nil && changesTags {
+		return fault.Param("tags", "replaces all tags; leave out addTags and removeTags")
 	}
 	if p.SessionID == event.RuntimeSession {
 		return fault.Param("sessionId", "%s is the runtime's own session and can't be changed", event.RuntimeSession)
 	}
-	if p.Title == nil && p.Tags == nil && p.Pinned == nil && p.Archived == nil && len(p.Metadata) == 0 {
-		return fault.Param("title", "nothing to change: give title, tags, pinned, archived or metadata")
+	if p.Title == nil && p.Tags == nil && !changesTags && p.Pinned == nil && p.Archived == nil && len(p.Metadata) == 0 {
+		return fault.Param("title", "nothing to change: give title, tags, addTags, removeTags, pinned, archived or metadata")
 	}
 	return nil
 }

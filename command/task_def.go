@@ -28,7 +28,7 @@ func taskDefs() []Def {
 			Name: "retry_task", Noun: "task", Form: formOf[RetryTask, TaskRunResult](),
 			Mutates: true, Destructive: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Starts a new attempt at a task.",
-			Doc:     "Nothing of an earlier attempt is overwritten.",
+			Doc:     "Nothing of an earlier attempt is overwritten. A task whose own work is done and that is blocked by its children, its criteria or its delivery may be tried again, too; one that waits for another task to be completed, or whose attempt goes on, is refused.",
 			Example: `{"taskId":"task_review","reason":"the network is back"}`,
 		},
 		{

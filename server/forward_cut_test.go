@@ -70,19 +70,21 @@ func TestAMountRefusesInItsOwnWords(t *testing.T) {
 	f := fault.New(fault.Unavailable, "the session is owned by node b")
 	f.Elsewhere = "http://127.0.0.1:1"
 	handler := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.CopyN(io.Discard, q.Body, 3)
 		if !server.PassOn(q.Context(), f) {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	})
-	refuse := func(w http.ResponseWriter, err error) {
+	refuse := func(w http.ResponseWriter, q *http.Request, err error) {
+		body, _ := io.ReadAll(q.Body)
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "own words: "+err.Error())
+		_, _ = io.WriteString(w, "own words about "+string(body)+": "+err.Error())
 	}
 	r := run(t, func(o *server.Options) {
 		o.MoveWait = time.Millisecond
 		o.Mounts = []server.Mount{{Prefix: "/own", Handler: handler, Refuse: refuse}, {Prefix: "/plain", Handler: handler}}
 	})
-	if a := r.getPath("/own"); a.status != http.StatusServiceUnavailable || !strings.HasPrefix(string(a.body), "own words: ") || !strings.Contains(string(a.body), "node b") {
+	if a := r.sendRequest(r.request(http.MethodPost, "/own", "call 7")); a.status != http.StatusServiceUnavailable || !strings.HasPrefix(string(a.body), "own words about call 7: ") || !strings.Contains(string(a.body), "node b") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if p := r.getPath("/plain").problem(t); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Detail, "node b") {

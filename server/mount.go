@@ -65,7 +65,8 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 		err := s.forwardMount(w, r, q, pass)
 		if !onItsWay(err) || time.Since(began) > s.opt.MoveWait || !pause(r.Context(), nodeCheck/2) {
 			if err != nil && m.Refuse != nil && w.status == 0 && r.Context().Err() == nil {
-				m.Refuse(w, err)
+				pass.again(r)
+				m.Refuse(w, r, err)
 			}
 			return err
 		}

@@ -120,8 +120,9 @@ type Mount struct {
 	Spools  bool
 	Handler http.Handler
 	// Refuse says in the protocol of the handler why a request could not be passed on to the
-	// node that owns the session. If nil, that is a problem as at agentd's own addresses.
-	Refuse func(w http.ResponseWriter, err error)
+	// node that owns the session. The body of the request can be read once more, from its
+	// beginning. If nil, that is a problem as at agentd's own addresses.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // maxHeartbeat is what the wire contract promises.

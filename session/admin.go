@@ -143,11 +143,35 @@ func (r *request) setQuotas(ctx context.Context, p *command.SetQuotas) (*command
 	}
 	done, err := recordChange(ctx, r, change, command.GetQuotasResult{Quotas: quotaUses(p.Account, usage, limits)})
 	if err == nil {
-		if err := r.m.ReadLimits(context.WithoutCancel(ctx)); err != nil {
-			r.m.opt.Logger.Warn("quotas were set that don't hold here until they are set again or the server starts", "account", p.Account, "error", err)
-		}
+		r.m.takeLimits(context.WithoutCancel(ctx))
 	}
 	return done, err
+}
+
+// limitsAgain is when limits that couldn't be read are read again.
+const limitsAgain = time.Second
+
+// takeLimits makes the limits hold that this node just stored, as soon as they can be read.
+func (m *Manager) takeLimits(ctx context.Context) {
+	err := m.ReadLimits(ctx)
+	if err == nil {
+		return
+	}
+	m.opt.Logger.Warn("quotas were set that don't hold here yet; they are read again until they do", "error", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return // the next start reads them
+	}
+	m.untilStop(func(ctx context.Context) {
+		for err := err; err != nil; err = m.ReadLimits(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(limitsAgain):
+			}
+		}
+	})
 }
 
 func changedLimits(l quota.Limits, c *command.QuotaChange) *event.QuotaLimits {
@@ -223,7 +247,8 @@ func (m *Manager) Tokens(ctx context.Context) ([][]byte, error) {
 }
 
 // Accounts returns the accounts that have stored something or have limits of their own,
-// with what they use, the operator's first.
+// with what they use, the operator's first. It reads what is kept of each account, however
+// many sessions that has.
 func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error) {
 	ids, err := m.accountsInUse(ctx)
 	if err != nil {
@@ -232,14 +257,10 @@ func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error)
 	if err := m.readLimitsOfOthers(ctx); err != nil {
 		return nil, err
 	}
-	sessions, err := m.sessionsOfNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
 	m.limits.mu.Lock()
 	set := maps.Clone(m.limits.set)
 	m.limits.mu.Unlock()
-	ids = slices.Concat(ids, slices.Collect(maps.Keys(set)), slices.Collect(maps.Keys(sessions)))
+	ids = slices.AppendSeq(ids, maps.Keys(set))
 	slices.Sort(ids)
 	var out []command.AccountRecord
 	for _, id := range slices.Compact(ids) {
@@ -248,31 +269,9 @@ func (m *Manager) Accounts(ctx context.Context) ([]command.AccountRecord, error)
 			return nil, err
 		}
 		_, own := set[id]
-		count := usage.Used(quota.Sessions)
-		if m.shared != nil {
-			count = sessions[id]
-		}
-		out = append(out, command.AccountRecord{Account: id, Sessions: count, StoredBytes: usage.Used(quota.StoredBytes), OwnQuotas: own})
+		out = append(out, command.AccountRecord{Account: id, Sessions: usage.Used(quota.Sessions), StoredBytes: usage.Used(quota.StoredBytes), OwnQuotas: own})
 	}
 	return out, nil
-}
-
-// sessionsOfNodes counts the sessions of each account, where each node knows only those
-// that it created; nil if there is one node.
-func (m *Manager) sessionsOfNodes(ctx context.Context) (map[string]int64, error) {
-	if m.shared == nil {
-		return nil, nil
-	}
-	counts := map[string]int64{}
-	for s, err := range (&request{m: m, caller: command.Local()}).visibleSessions(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if s.SessionID != event.RuntimeSession {
-			counts[s.Account]++
-		}
-	}
-	return counts, nil
 }
 
 // retentionBook has the run of retention that was asked for last.

@@ -1,6 +1,9 @@
 package session_test
 
 import (
+	"context"
+	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,8 @@ import (
 	"agentd/fault"
 	"agentd/quota"
 	"agentd/session"
+	"agentd/store"
+	"agentd/store/storetest"
 )
 
 // limitOf returns the limit of a quota; -1 for none.
@@ -56,6 +61,44 @@ func TestQuotasThatWereSetHold(t *testing.T) {
 		t.Errorf("the last fact is %s", last.Type)
 	}
 	k.verified()
+}
+
+// limitsUnread is a store in which quotas that were set can't be read for a while.
+type limitsUnread struct {
+	*storetest.Mem
+	unread atomic.Bool
+}
+
+func (s *limitsUnread) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.Entry, error] {
+	if scan.Kind == "quota_limits" && s.unread.Load() {
+		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, store.ErrUnavailable) }
+	}
+	return s.Mem.Scan(ctx, scan)
+}
+
+// TestQuotasThatWereSetHoldInTheEnd: where they can't be read when they were stored, they are
+// read again until they can.
+func TestQuotasThatWereSetHoldInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &limitsUnread{Mem: storetest.NewMem()}
+		m := session.New(session.Options{Store: s, RuntimeID: "runtime_test"})
+		defer func() { _ = m.Close(context.Background()) }()
+		s.unread.Store(true)
+		if _, err := runCommand(m, admin, &command.SetQuotas{Account: "acme", Limits: &command.QuotaChange{Sessions: new(int64(1))}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for range 2 { // what held before holds
+			if _, err := runCommand(m, acme, &command.CreateSession{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.unread.Store(false)
+		time.Sleep(time.Minute)
+		if _, err := runCommand(m, acme, &command.CreateSession{}); fault.KindOf(err) != fault.RateLimited {
+			t.Errorf("a session beyond the limit: %v", err)
+		}
+	})
 }
 
 // TestRetentionIsRunOnDemand: it needs a time, counts before it removes, and tells how far

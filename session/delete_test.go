@@ -3,8 +3,10 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -173,6 +175,57 @@ func (c *cutStore) Append(ctx context.Context, batches []*store.Batch) []error {
 		return out
 	}
 	return c.Store.Append(ctx, batches)
+}
+
+// heldStore holds up the append of a deletion until it is told to go on.
+type heldStore struct {
+	store.Store
+	held, release chan struct{}
+}
+
+func (h *heldStore) Append(ctx context.Context, batches []*store.Batch) []error {
+	if slices.ContainsFunc(batches, func(b *store.Batch) bool { return b.SessionID == "sess_gone" && b.Trim == nil && len(b.Snapshots) > 0 }) {
+		h.held <- struct{}{}
+		<-h.release
+	}
+	return h.Store.Append(ctx, batches)
+}
+
+// TestReadingBesideADeletion: a command that comes before the deletion is durable waits for
+// it, and takes nothing from it.
+func TestReadingBesideADeletion(t *testing.T) {
+	mem := storetest.NewMem()
+	k := newKitOn(t, mem, shortInputs)
+	toDelete(k)
+	k.closeManager()
+	held := &heldStore{Store: mem, held: make(chan struct{}, 8), release: make(chan struct{})}
+	m := session.New(session.Options{Store: held, RuntimeID: "runtime_test"})
+	deleted, read := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := runCommand(m, admin, &command.DeleteSession{SessionID: "sess_gone", Reason: "over"})
+		deleted <- err
+	}()
+	<-held.held
+	go func() {
+		_, err := runCommand(m, admin, &command.GetSession{SessionID: "sess_gone"})
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		t.Errorf("a command was answered before the deletion was durable: %v", err)
+		read <- err
+	case <-time.After(50 * time.Millisecond): // it waits, or comes later
+	}
+	close(held.release)
+	if err := <-deleted; err != nil {
+		t.Errorf("the deletion: %v", err)
+	}
+	if err := <-read; fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the command beside it: %v, want that there is no such session", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDeletionThatIsCutOff is not begun, or is completed after a restart, wherever the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,8 @@ type sharedMem struct {
 	reads *atomic.Int64
 	// scanning is told of each scan, before it begins.
 	scanning func(kind string)
+	// rows counts what scans yield, if it isn't nil.
+	rows *atomic.Int64
 }
 
 var _ store.Shared = sharedMem{}
@@ -39,7 +42,16 @@ func (s sharedMem) Scan(ctx context.Context, scan store.Scan) iter.Seq2[store.En
 	if s.scanning != nil {
 		s.scanning(scan.Kind)
 	}
-	return s.Mem.Scan(ctx, scan)
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range s.Mem.Scan(ctx, scan) {
+			if s.rows != nil {
+				s.rows.Add(1)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 func (s sharedMem) Nodes(context.Context) ([]store.Node, error) {
@@ -122,6 +134,47 @@ func TestQuotasOfAllAccountsAreOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which time stands still: nothing reads beside the calls
 		if few, many := readsWith(t, 2), readsWith(t, 40); few != many {
 			t.Errorf("2 accounts cost %v reads, 40 cost %v", few, many)
+		}
+	})
+}
+
+// TestListAccountsDoesNotReadSessions: the sessions of all nodes are counted without a look at
+// them, however many there are.
+func TestListAccountsDoesNotReadSessions(t *testing.T) {
+	listing := func(t *testing.T, sessions int) (reads, rows int64) {
+		t.Helper()
+		first := storetest.NewMem()
+		open := func(name string, s *storetest.Mem) (*session.Manager, sharedMem) {
+			mem := sharedMem{Mem: s, node: name, reads: new(atomic.Int64), rows: new(atomic.Int64)}
+			m := session.New(session.Options{Store: mem, RuntimeID: "runtime_test"})
+			t.Cleanup(func() { _ = m.Close(context.Background()) })
+			return m, mem
+		}
+		there, _ := open("other", first)
+		// Where an account is first seen, what versions without shares left of it is counted once.
+		if _, err := runCommand(there, admin, &command.CreateSession{}); err != nil {
+			t.Fatal(err)
+		}
+		for range sessions {
+			if _, err := runCommand(there, acme, &command.CreateSession{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		here, mem := open("self", first.Node())
+		if _, err := runCommand(here, acme, &command.CreateSession{}); err != nil {
+			t.Fatal(err)
+		}
+		reads, rows = mem.reads.Load(), mem.rows.Load()
+		accounts, err := here.Accounts(t.Context())
+		if i := slices.IndexFunc(accounts, func(a command.AccountRecord) bool { return a.Account == acme.Account }); err != nil || i < 0 || accounts[i].Sessions != int64(sessions+1) {
+			t.Errorf("of %d sessions there are %+v, %v", sessions+1, accounts, err)
+		}
+		return mem.reads.Load() - reads, mem.rows.Load() - rows
+	}
+	synctest.Test(t, func(t *testing.T) { // in which time stands still: nothing reads beside the calls
+		fewReads, fewRows := listing(t, 10)
+		if reads, rows := listing(t, 5000); reads != fewReads || rows != fewRows {
+			t.Errorf("10 sessions cost %d reads of %d rows, 5,000 cost %d of %d", fewReads, fewRows, reads, rows)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 	"agentd/state"
 )
 
@@ -14,7 +15,11 @@ import (
 func (r *request) updateSession(ctx context.Context, p *command.UpdateSession) (*command.UpdateSessionResult, error) {
 	return mutate(ctx, r, p.SessionID, false, func(tx *Tx) (*command.UpdateSessionResult, error) {
 		after := *tx.State
-		if change := r.sessionChange(&after, p); change != nil {
+		change, err := r.sessionChange(&after, p)
+		if err != nil {
+			return nil, err
+		}
+		if change != nil {
 			after.UpdatedAt = tx.Now()
 			tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: change})
 		}
@@ -24,7 +29,7 @@ func (r *request) updateSession(ctx context.Context, p *command.UpdateSession) (
 
 // sessionChange applies what a caller asks for to a copy of the session and returns the
 // fact that says so; nil if nothing changes.
-func (r *request) sessionChange(s *state.Session, p *command.UpdateSession) *event.SessionUpdated {
+func (r *request) sessionChange(s *state.Session, p *command.UpdateSession) (*event.SessionUpdated, error) {
 	change := &event.SessionUpdated{ChangedBy: r.actor()}
 	changed := false
 	if p.Title != nil {
@@ -32,12 +37,14 @@ func (r *request) sessionChange(s *state.Session, p *command.UpdateSession) *eve
 			s.Title, change.Title, changed = title, &title, true
 		}
 	}
-	if p.Tags != nil {
-		if tags := r.cleanTags(p.Tags); !slices.Equal(tags, s.Tags) {
-			s.Tags, change.Tags, changed = tags, tags, true
-			if len(tags) == 0 {
-				change.Cleared = append(change.Cleared, state.ClearedTags)
-			}
+	tags, err := r.changedTags(s.Tags, p)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(tags, s.Tags) {
+		s.Tags, change.Tags, changed = tags, tags, true
+		if len(tags) == 0 {
+			change.Cleared = append(change.Cleared, state.ClearedTags)
 		}
 	}
 	if p.Pinned != nil && *p.Pinned != s.Pinned {
@@ -62,9 +69,26 @@ func (r *request) sessionChange(s *state.Session, p *command.UpdateSession) *eve
 		}
 	}
 	if !changed {
-		return nil
+		return nil, nil
 	}
-	return change
+	return change, nil
+}
+
+// changedTags are the tags that update_session makes of the session's.
+func (r *request) changedTags(old []string, p *command.UpdateSession) ([]string, error) {
+	if p.Tags != nil {
+		return r.cleanTags(p.Tags), nil
+	}
+	if len(p.AddTags)+len(p.RemoveTags) == 0 {
+		return old, nil
+	}
+	gone := r.cleanTags(p.RemoveTags)
+	kept := slices.DeleteFunc(slices.Clone(old), func(tag string) bool { return slices.Contains(gone, tag) })
+	tags := r.cleanTags(append(kept, p.AddTags...))
+	if len(tags) > command.MaxTags {
+		return nil, fault.Param("addTags", "make %d tags of the session; it can have %d", len(tags), command.MaxTags)
+	}
+	return tags, nil
 }
 
 // cleanTags returns tags without secrets, each once and in order.

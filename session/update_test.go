@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"agentd/command"
@@ -58,6 +59,61 @@ func TestSessionsAreRenamedTaggedPinnedAndArchived(t *testing.T) {
 	k.refused(admin, &command.UpdateSession{SessionID: "sess_x", Pinned: new(true)}, fault.NotFound)
 	k.refused(admin, &command.UpdateSession{SessionID: event.RuntimeSession, Pinned: new(true)}, fault.InvalidParams)
 	k.refused(command.Caller{Account: "other"}, &command.UpdateSession{SessionID: "sess_a", Pinned: new(true)}, fault.NotFound)
+	k.verified()
+}
+
+// TestTagsThatAreChangedAtTheSameTime: single tags are added and taken away without a look at
+// the others, so none is lost when several people change them.
+func TestTagsThatAreChangedAtTheSameTime(t *testing.T) {
+	k := newKit(t, nil)
+	call[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", Tags: []string{"before"}})
+	const many = 8
+	tag := func(i int) string { return fmt.Sprint("tag", i) }
+	each := func(from int, change func(p *command.UpdateSession, i int)) {
+		t.Helper()
+		var all sync.WaitGroup
+		for i := from; i < many; i++ {
+			p := &command.UpdateSession{SessionID: "sess_a"}
+			change(p, i)
+			all.Go(func() {
+				if _, err := runCommand(k.m, admin, p); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	hasTags := func(want ...string) {
+		t.Helper()
+		if got := call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_a"}).Tags; !slices.Equal(got, want) {
+			t.Errorf("the tags are %q, want %q", got, want)
+		}
+	}
+	each(0, func(p *command.UpdateSession, i int) { p.AddTags = []string{tag(i), tag(i), "before"} })
+	hasTags("before", "tag0", "tag1", "tag2", "tag3", "tag4", "tag5", "tag6", "tag7")
+	facts := len(k.types("sess_a"))
+	each(0, func(p *command.UpdateSession, i int) {
+		p.AddTags, p.RemoveTags = []string{tag(i)}, []string{"never there"}
+	})
+	if n := len(k.types("sess_a")); n != facts {
+		t.Errorf("%d facts of changes that change nothing", n-facts)
+	}
+	each(1, func(p *command.UpdateSession, i int) { p.RemoveTags = []string{tag(i), "never there"} })
+	hasTags("before", "tag0")
+	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", AddTags: []string{"both", "a"}, RemoveTags: []string{"both", "before"}})
+	hasTags("a", "both", "tag0")
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", Tags: []string{}, AddTags: []string{"b"}}, fault.InvalidParams)
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", Tags: []string{"b"}, RemoveTags: []string{"a"}}, fault.InvalidParams)
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", AddTags: []string{""}}, fault.InvalidParams)
+	full := make([]string, command.MaxTags)
+	for i := range full {
+		full[i] = fmt.Sprint("full", i)
+	}
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", AddTags: full}, fault.InvalidParams)
+	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", AddTags: full, RemoveTags: []string{"a", "both", "tag0"}})
+	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", RemoveTags: full})
+	hasTags()
 	k.verified()
 }
 

@@ -230,6 +230,12 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 	if deleted && create {
 		return errTakenID(w.id)
 	}
+	if deleted && w.newest != nil {
+		// To give up the claim would fence the deletion, which isn't durable yet.
+		w.unlockAndAwait(w.newest)
+		w.mu.Lock()
+		return w.ensureLoaded(ctx, create)
+	}
 	if deleted || w.state.Sequence == 0 && !create {
 		w.failed = true
 		w.m.dropWriter(w)
@@ -237,6 +243,16 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 		return fault.New(fault.NotFound, "there is no session %s", w.id)
 	}
 	return nil
+}
+
+// unlockAndAwait gives the writer's lock back and waits for a batch.
+func (w *writer) unlockAndAwait(p *pending) {
+	settled := p.await()
+	w.mu.Unlock()
+	if p.unattended {
+		w.m.journal.hurry()
+	}
+	<-settled
 }
 
 // settleUnchanged answers a decision that changed nothing once all that it saw is
@@ -247,12 +263,7 @@ func (w *writer) settleUnchanged(result error) error {
 		w.mu.Unlock()
 		return result
 	}
-	settled := p.await()
-	w.mu.Unlock()
-	if p.unattended {
-		w.m.journal.hurry()
-	}
-	<-settled
+	w.unlockAndAwait(p)
 	if p.err != nil {
 		return storeFault(p.err)
 	}

@@ -357,7 +357,7 @@ func (m *modelled) command(t *rapid.T) {
 			m.r.begin(ref, true, now)
 		}
 	case "retry":
-		ok := in("cancelled", "failed", "lost", "completed") || in("blocked") && ref.why == "acceptance"
+		ok := in("cancelled", "failed", "lost", "completed") || in("blocked") && ref.why != "dependency"
 		if m.checkCommand(ok, &command.RetryTask{TaskID: id}) {
 			ref.asked = false
 			m.r.release(ref)

@@ -91,8 +91,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil && s.opt.PassOn(r.Context(), err):
 	case err != nil:
-		s.logFailure(r, err)
-		writeREST(w, r, err)
+		s.RefuseREST(w, r, err)
 	case st != nil:
 		same := func(v any) any { return v }
 		st.serve(w, r, s.opt.Heartbeat, same, func(err error) any { return restFailure(failureOf(err)) })

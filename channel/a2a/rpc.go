@@ -97,15 +97,17 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request) {
 		st.serve(w, r, s.opt.Heartbeat, wrap, func(err error) any { return rpcFailure(req.ID, err) })
 		return
 	}
-	answer := &rpcResponse{JSONRPC: "2.0", ID: req.ID, Result: result}
-	if err != nil {
-		if s.opt.PassOn(r.Context(), err) {
-			return
-		}
-		s.logFailure(r, err)
-		answer = rpcFailure(req.ID, err)
+	switch {
+	case err == nil:
+		writeJSON(w, http.StatusOK, "application/json", &rpcResponse{JSONRPC: "2.0", ID: req.ID, Result: result})
+	case !s.opt.PassOn(r.Context(), err):
+		s.refuseRPC(w, r, req, err)
 	}
-	writeJSON(w, http.StatusOK, "application/json", answer)
+}
+
+func (s *Server) refuseRPC(w http.ResponseWriter, r *http.Request, req *rpcRequest, err error) {
+	s.logFailure(r, err)
+	writeJSON(w, http.StatusOK, "application/json", rpcFailure(req.ID, err))
 }
 
 func rpcFailure(id json.RawMessage, err error) *rpcResponse {

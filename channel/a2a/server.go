@@ -57,6 +57,22 @@ func (s *Server) RPCHandler() http.Handler { return http.HandlerFunc(s.serveRPC)
 // RESTHandler serves the HTTP+JSON binding below [RESTPath].
 func (s *Server) RESTHandler() http.Handler { return http.HandlerFunc(s.serveREST) }
 
+// RefuseRPC answers a request to [Server.RPCHandler] that could not be passed on to the node
+// that owns the session.
+func (s *Server) RefuseRPC(w http.ResponseWriter, r *http.Request, err error) {
+	req := &rpcRequest{}
+	if body, unread := s.readBody(w, r); unread == nil {
+		_ = req.read(body) // for its id
+	}
+	s.refuseRPC(w, r, req, err)
+}
+
+// RefuseREST does so for [Server.RESTHandler].
+func (s *Server) RefuseREST(w http.ResponseWriter, r *http.Request, err error) {
+	s.logFailure(r, err)
+	writeREST(w, r, err)
+}
+
 // call is one request of a peer.
 type call struct {
 	caller command.Caller

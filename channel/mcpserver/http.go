@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +104,38 @@ func (s *Server) newSessionID() string {
 func (s *Server) passOn(r *http.Request) bool {
 	_, node, marked := strings.Cut(r.Header.Get(sessionHeader), "-")
 	return marked && s.opt.PassOn != nil && node != s.opt.Node && s.opt.PassOn(r, node)
+}
+
+// Refuse answers a request that could not be passed on to the node that has its session: with
+// the status that says whether a client tries again or opens another session, and with an
+// error of the protocol.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	id := &Identity{}
+	if s.opt.Identify != nil {
+		if known, ok := s.opt.Identify(r); ok {
+			id = &known
+		}
+	}
+	m := new(message)
+	if body, unread := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opt.MaxBody)); unread == nil {
+		_ = json.Unmarshal(body, m) // for its id
+	}
+	p := problemOf(err, id.Caller.RequestID)
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	m.writeError(w, p.Status, protocolError(err, id))
+}
+
+// writeError answers a message with an error.
+func (m *message) writeError(w http.ResponseWriter, status int, err error) {
+	id := m.ID
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(encodeJSON(map[string]any{"jsonrpc": "2.0", "id": id, "error": err})) // a client that went away needs no answer
 }
 
 // ServeHTTP implements [http.Handler].
@@ -207,16 +240,7 @@ func (d *door) named(w http.ResponseWriter, r *http.Request, m *message) bool {
 	if name == *m.Params.TaskID {
 		return true
 	}
-	id := m.ID
-	if len(id) == 0 {
-		id = json.RawMessage("null")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(encodeJSON(map[string]any{ // a client that went away needs no answer
-		"jsonrpc": "2.0", "id": id,
-		"error": jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the header Mcp-Name must be the taskId of the body"},
-	}))
+	m.writeError(w, http.StatusBadRequest, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "the header Mcp-Name must be the taskId of the body"})
 	return false
 }
 

@@ -183,7 +183,7 @@ func describeError(err error) *apiError {
 }
 
 // Refuse answers a request with an error.
-func (a *API) Refuse(w http.ResponseWriter, err error) { writeError(w, err) }
+func (a *API) Refuse(w http.ResponseWriter, _ *http.Request, err error) { writeError(w, err) }
 
 func writeError(w http.ResponseWriter, err error) {
 	e := describeError(err)

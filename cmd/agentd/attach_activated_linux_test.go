@@ -38,7 +38,7 @@ func (p *person) activator() *activator {
 	p.Helper()
 	_, rest, _ := strings.Cut(p.units()["agentd.socket"], "ListenStream=")
 	path, _, _ := strings.Cut(rest, "\n")
-	l, err := net.Listen("unix", path)
+	l, err := net.Listen("unix", strings.Replace(path, "%t", runtimeHome, 1)) // as a service manager reads it
 	if err != nil {
 		p.Fatal(err)
 	}

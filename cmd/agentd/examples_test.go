@@ -279,7 +279,7 @@ func (w *world) command(t *testing.T, dir, script string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(w.Context(), shell[0], shell[1:]...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_CONFIG=agentd.yaml", "AGENTD_DATA=./.agentd", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noting(t)}
+	cmd.Env = append(ownEnv(t, dir), "AGENTD_CONFIG=agentd.yaml", "AGENTD_DATA=./.agentd")
 	return cmd
 }
 

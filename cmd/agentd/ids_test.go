@@ -87,7 +87,7 @@ func (w *idWorld) call(params string) {
 // run carries out a command line in this process, against the world's server.
 func (w *idWorld) run(args ...string) (stdout, stderr string, code int) {
 	w.Helper()
-	return inProcess(w.T, []string{"HOME=" + w.dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + filepath.Join(w.dir, "data")}, args...)
+	return inProcess(w.T, append(ownFolders(w.dir), "AGENTD_DATA="+filepath.Join(w.dir, "data")), args...)
 }
 
 // inProcess runs a command line without a process of its own.
@@ -202,7 +202,7 @@ func TestShortIDs(t *testing.T) {
 		}
 	}
 	// A server that isn't there is no reason to fail: a shell is offered nothing.
-	if out, _, code := inProcess(t, []string{"HOME=" + t.TempDir(), "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + t.TempDir()}, "__complete", "events", ""); code != 0 || out != ":4\n" {
+	if out, _, code := inProcess(t, append(ownFolders(t.TempDir()), "AGENTD_DATA="+t.TempDir()), "__complete", "events", ""); code != 0 || out != ":4\n" {
 		t.Errorf("completion without data: exit code %d, %q", code, out)
 	}
 }

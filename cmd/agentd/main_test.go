@@ -16,15 +16,20 @@ import (
 )
 
 // stateHome is where the processes of tests keep the key that tells whose data a
-// directory holds: the same for all of them, and never the user's own.
-var stateHome string
+// directory holds, and runtimeHome where their sockets are: the same for all of them, and
+// never the user's own, whose folders may be broken or have servers in them.
+var stateHome, runtimeHome string
 
 // reporting runs the tests and says what was run again.
 type reporting struct{ testscript.TestingM }
 
 func (r reporting) Run() int {
 	var err error
-	if stateHome, err = os.MkdirTemp("", "agentd-state-*"); err != nil {
+	if stateHome, err = os.MkdirTemp("/tmp", "agentd-state-*"); err == nil { // a socket's path is short
+		runtimeHome = filepath.Join(stateHome, "run")
+		err = os.Mkdir(runtimeHome, 0o700)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -123,7 +128,7 @@ func self(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.Command(exe)
 	cmd.Args = append([]string{"agentd"}, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = []string{"HOME=" + cmd.Dir, "XDG_STATE_HOME=" + stateHome, "AGENTD_DATA=" + dataOf(args), "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), noKeyring, noting(t)}
+	cmd.Env = append(ownEnv(t, cmd.Dir), "AGENTD_DATA="+dataOf(args))
 	return cmd
 }
 
@@ -135,6 +140,18 @@ func programOr(t *testing.T, path string, args ...string) *exec.Cmd {
 		cmd.Path = path
 	}
 	return cmd
+}
+
+// ownEnv is the environment of a test's process, which has nothing of the environment and
+// the folders of the user who runs the tests.
+func ownEnv(t *testing.T, home string) []string {
+	t.Helper()
+	return append(ownFolders(home), "PATH="+os.Getenv("PATH"), "GOCOVERDIR="+os.Getenv("GOCOVERDIR"), noKeyring, noting(t))
+}
+
+// ownFolders are the variables that name folders.
+func ownFolders(home string) []string {
+	return []string{"HOME=" + home, "XDG_STATE_HOME=" + stateHome, "XDG_RUNTIME_DIR=" + runtimeHome}
 }
 
 // noKeyring keeps tests away from the keyring of whoever runs them.

@@ -87,7 +87,7 @@ func requiredArguments(c *cobra.Command) []string {
 func TestMistakesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	env := []string{"HOME=" + dir, "XDG_STATE_HOME=" + stateHome}
+	env := ownFolders(dir)
 	all := mistakes()
 	if len(all) < 1000 {
 		t.Errorf("only %d mistakes were made", len(all))
@@ -112,7 +112,7 @@ func TestMistakesAreNamed(t *testing.T) {
 func TestSuggestions(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	env := []string{"HOME=" + dir, "XDG_STATE_HOME=" + stateHome}
+	env := ownFolders(dir)
 	for line, want := range map[string]string{
 		"run --mdoe auto x":                         "unknown flag: --mdoe; did you mean --mode?",
 		"run --mode autoo x":                        `--mode: "autoo" is not one of default, untrusted, on_request, on_failure, never, plan, bypass, auto; did you mean auto?`,
@@ -136,7 +136,9 @@ func TestSuggestions(t *testing.T) {
 		"bench compare":                             "--baseline is missing: give a configuration and its trials",
 		"bench run nowhere --config c.yaml":         "DATASET: ",
 		"sessions trim x":                           "--before is missing",
-		"sessions update x":                         "nothing to change: give --title, --tag, --pin or --archive",
+		"sessions update x":                         "nothing to change: give --title, --tag, --add-tag, --remove-tag, --pin or --archive",
+		"sessions update x --tag a --add-tag b":     "--tag replaces all tags; leave out --add-tag and --remove-tag",
+		"sessions update x --add-tag ":              "--add-tag is empty",
 		"why no/id":                                 `ID: "no/id" is not an id`,
 		"sessions --=x":                             "flags are written --name or --name=value",
 		"quotas set acme --sessions x --sessions 1": `--sessions: "x" is not a whole number such as 20`,

@@ -36,8 +36,8 @@ func (s *serving) a2aMounts(rt command.Runtime) []server.Mount {
 	})
 	return []server.Mount{
 		{Prefix: a2a.CardPath, Public: true, Handler: peers.CardHandler()},
-		{Prefix: a2a.RPCPath, Handler: peers.RPCHandler()},
-		{Prefix: a2a.RESTPath, Handler: peers.RESTHandler()},
+		{Prefix: a2a.RPCPath, Handler: peers.RPCHandler(), Refuse: peers.RefuseRPC},
+		{Prefix: a2a.RESTPath, Handler: peers.RESTHandler(), Refuse: peers.RefuseREST},
 	}
 }
 

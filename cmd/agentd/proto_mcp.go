@@ -30,10 +30,10 @@ func (s *serving) mcpMount(rt command.Runtime) server.Mount {
 	var built atomic.Pointer[mcpserver.Server]
 	// Made for the first who asks: reading the schemas of all commands takes longer
 	// than the rest of the start.
-	handler := sync.OnceValue(func() http.Handler {
+	open := sync.OnceValues(func() (*mcpserver.Server, http.Handler) {
 		m := s.mcpServer(rt)
 		built.Store(m)
-		return m.Handler()
+		return m, m.Handler()
 	})
 	s.closers = append(s.closers, func() error {
 		if m := built.Load(); m != nil {
@@ -41,7 +41,17 @@ func (s *serving) mcpMount(rt command.Runtime) server.Mount {
 		}
 		return nil
 	})
-	return server.Mount{Prefix: mcpPath, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) })}
+	return server.Mount{
+		Prefix: mcpPath,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, handler := open()
+			handler.ServeHTTP(w, r)
+		}),
+		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+			m, _ := open()
+			m.Refuse(w, r, err)
+		},
+	}
 }
 
 func (s *serving) mcpServer(rt command.Runtime) *mcpserver.Server {

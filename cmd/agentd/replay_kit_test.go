@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,10 +76,12 @@ func recordScript(env *testscript.Env) error {
 	}
 	r := &recording{dir: tb.TempDir()}
 	env.Setenv(startsVariable, r.dir)
-	env.Setenv("XDG_STATE_HOME", stateHome)
 	env.Setenv("AGENTD_DATA", "./.agentd") // scripts about the user's own server unset it
 	home := filepath.Join(env.WorkDir, ".home")
-	env.Setenv("HOME", home)
+	for _, v := range ownFolders(home) {
+		name, value, _ := strings.Cut(v, "=")
+		env.Setenv(name, value)
+	}
 	env.Defer(func() {
 		stopOwnServer(tb, home)
 		r.replay(tb)
@@ -143,6 +146,9 @@ func noted() {
 		here, err := os.Getwd()
 		if err == nil {
 			err = noteStart(dir, here, os.Args[1:], os.Environ())
+		}
+		if err == nil && os.Getenv("XDG_RUNTIME_DIR") == "" {
+			err = errors.New("its sockets would be in the folder of the user who runs the tests; begin with ownEnv")
 		}
 		if err != nil {
 			panic(fmt.Sprintf("the start can't be noted: %v", err))

@@ -19,12 +19,14 @@ func (a *app) sessionsUpdateCommand() *cobra.Command {
 		Use:   "update SESSION",
 		Short: "Rename, tag, pin or archive a session",
 		Long: `Changes a session's title, tags, pin or archive mark; what isn't given stays. The
-tags that are given take the place of all that there were; --tag "" removes them.
+tags that are given with --tag take the place of all that there were; --tag ""
+removes them. --add-tag and --remove-tag change single tags and leave the others.
 With --json the answer is that of update_session.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: `  agentd sessions update sess_01 --title "Release notes"
   agentd sessions update sess_01 --tag release --tag docs
+  agentd sessions update sess_01 --add-tag urgent --remove-tag draft
   agentd sessions update sess_01 --pin
   agentd sessions update sess_01 --archive=false`,
 		Args: args(cobra.ExactArgs(1)),
@@ -47,8 +49,12 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 			if cmd.Flags().Changed("archive") {
 				p.Archived = &archived
 			}
-			if p.Title == nil && p.Tags == nil && p.Pinned == nil && p.Archived == nil {
-				return usagef("nothing to change: give --title, --tag, --pin or --archive")
+			changesTags := len(p.AddTags)+len(p.RemoveTags) > 0
+			if p.Tags != nil && changesTags {
+				return usagef("--tag replaces all tags; leave out --add-tag and --remove-tag")
+			}
+			if p.Title == nil && p.Tags == nil && !changesTags && p.Pinned == nil && p.Archived == nil {
+				return usagef("nothing to change: give --title, --tag, --add-tag, --remove-tag, --pin or --archive")
 			}
 			return a.withValid(cmd, toLook, p, func(f facts.Source) error {
 				return showResult(cmd.Context(), a, f, p, printSessionRecord)
@@ -57,7 +63,9 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&title, "title", "", "the title")
-	f.StringArrayVar(&tags, "tag", nil, "a tag; may be repeated")
+	f.StringArrayVar(&tags, "tag", nil, "a tag, instead of all that there are; may be repeated")
+	f.StringArrayVar(&p.AddTags, "add-tag", nil, "a further tag; may be repeated")
+	f.StringArrayVar(&p.RemoveTags, "remove-tag", nil, "a tag to take away; may be repeated")
 	f.BoolVar(&pinned, "pin", false, "pin the session, or with --pin=false take the pin away")
 	f.BoolVar(&archived, "archive", false, "archive the session, or with --archive=false bring it back")
 	return a.withDataFlags(cmd)

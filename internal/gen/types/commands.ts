@@ -69,6 +69,10 @@ export interface UpdateSessionParams {
   title?: string;
   /** All that the session has from now on; an empty list removes them. */
   tags?: string[];
+  /** addTags joins tags to those that the session has; one that it has already stays. Callers that change single tags use it and removeTags, not tags: what others change at the same time stays. */
+  addTags?: string[];
+  /** removeTags takes tags away, before addTags joins any. One that the session doesn't have is passed over. */
+  removeTags?: string[];
   /** Pinned keeps the session in sight in lists. */
   pinned?: boolean;
   /** Archived leaves the session out of lists that don't ask for it. */
