@@ -184,7 +184,7 @@ type heldStore struct {
 }
 
 func (h *heldStore) Append(ctx context.Context, batches []*store.Batch) []error {
-	if slices.ContainsFunc(batches, func(b *store.Batch) bool { return b.SessionID == "sess_gone" && b.Trim == nil && len(b.Snapshots) > 0 }) {
+	if slices.ContainsFunc(batches, func(b *store.Batch) bool { return b.SessionID == "sess_gone" && b.Trim != nil }) {
 		h.held <- struct{}{}
 		<-h.release
 	}
