@@ -223,7 +223,17 @@ func (m *Manager) Adopt(ctx context.Context, limit int) ([]string, error) {
 	if m.shared == nil {
 		return nil, nil
 	}
-	return m.shared.Adopt(ctx, m.adoption(), limit)
+	ids, err := m.shared.Adopt(ctx, m.adoption(), limit)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if w := m.writers[id]; w != nil {
+			// It was of another claim. Others may have written since, and the hint of that may
+			// be late: who decides on its state that there is nothing to do isn't fenced.
+			w.outrun.Store(true)
+		}
+	}
+	return ids, err
 }
 
 // Left returns the sessions with unfinished work that this node has to take up when it
