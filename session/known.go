@@ -32,7 +32,7 @@ func (k *knownRefs) leaveOut(ops []store.IndexOp) []store.IndexOp {
 			return true
 		}
 		if *k == nil || len(*k) >= maxKnown {
-			*k = make(knownRefs, maxKnown)
+			*k = knownRefs{}
 		}
 		(*k)[id] = value
 		return false

@@ -128,7 +128,7 @@ func (m *Manager) readStateOnce(ctx context.Context, sessionID string) (*state.S
 }
 
 // claimSession makes this node the session's writer; create says that it need not exist. The
-// runtime's own session belongs to all nodes: whoever writes takes it.
+// runtime's own session belongs to all nodes: a node takes it when it writes there.
 func (m *Manager) claimSession(ctx context.Context, sessionID string, create bool) (store.Claim, error) {
 	if m.shared != nil && create && takeMadeUp(ctx) {
 		return m.shared.ClaimNew(ctx, sessionID)
@@ -228,8 +228,8 @@ func (m *Manager) Adopt(ctx context.Context, limit int) ([]string, error) {
 	defer m.mu.Unlock()
 	for _, id := range ids {
 		if w := m.writers[id]; w != nil {
-			// It was of another claim. Others may have written since, and the hint of that may
-			// be late: who decides on its state that there is nothing to do isn't fenced.
+			// It has the state of an earlier claim. Another node may have written since, and its
+			// hint may be late. A decision on that state that writes nothing isn't fenced.
 			w.outrun.Store(true)
 		}
 	}

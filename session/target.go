@@ -23,8 +23,8 @@ func (m *Manager) NewTarget(title string) Target {
 
 type madeUp struct{}
 
-// newSessionID makes up the id of a session, and returns a context under which it is claimed
-// once as one that nobody can have.
+// newSessionID makes up the id of a session. Under the context that it returns, the first claim
+// of the session relies on no other node having it.
 func (m *Manager) newSessionID(ctx context.Context) (string, context.Context) {
 	return m.NewID(event.PrefixSession), withMadeUp(ctx)
 }

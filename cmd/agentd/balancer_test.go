@@ -94,7 +94,7 @@ func rollBehindHAProxy(t *testing.T, rounds, clientsPerDoor int, pause time.Dura
 			b.restart(i, (round+i)%3 != 1)
 		}
 	}
-	c.end()
+	c.finish()
 }
 
 // balancedCrowd is clients that give turns until the end.
@@ -140,8 +140,8 @@ func (c *balancedCrowd) await(i int, turns int64) {
 	}
 }
 
-// end waits for one more turn of each client, and for what clients look at in the end.
-func (c *balancedCrowd) end() {
+// finish waits for one more turn of each client, and for what clients look at in the end.
+func (c *balancedCrowd) finish() {
 	c.b.t.Helper()
 	c.everyDoor()
 	close(c.b.stop)

@@ -75,9 +75,9 @@ func TestLongTwoVersionsSideBySide(t *testing.T) {
 		b.update(i, "")
 		crowd.everyDoor()
 	}
-	crowd.end()
+	crowd.finish()
 	b.sameEverywhere()
-	w.end()
+	w.finish()
 	for _, p := range b.nodes {
 		p.stop(syscall.SIGTERM)
 	}
@@ -254,8 +254,8 @@ func (w *watchers) follow(c *client.Client, id string) error {
 	return errors.New("it ended")
 }
 
-// end gives each session one more turn, which all have to see.
-func (w *watchers) end() {
+// finish gives each session one more turn, which all have to see.
+func (w *watchers) finish() {
 	w.b.t.Helper()
 	for _, id := range w.sessions {
 		head := w.b.f.count(`SELECT head FROM agentd.sessions WHERE session_id = '` + id + `'`)

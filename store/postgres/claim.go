@@ -63,8 +63,8 @@ func (s *Store) ClaimNew(ctx context.Context, sessionID string) (store.Claim, er
 	return store.Claim{Epoch: firstEpoch, Head: headRow{}.value()}, nil
 }
 
-// takeNew marks the units that are the first of their sessions. What becomes of them, the next
-// claim is one of a session that may have a row.
+// takeNew marks the units that are the first of their sessions. Whether or not they
+// are written, a later claim looks for the session's row.
 func (s *Store) takeNew(units []*unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
