@@ -87,7 +87,7 @@ func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request,
 	if res.StatusCode == http.StatusUnauthorized {
 		return why
 	}
-	for _, name := range []string{"Content-Type", "Cache-Control", "Link", "Vary"} {
+	for _, name := range []string{"Content-Type", "Cache-Control", "Link", "Retry-After", "Vary"} {
 		if v := res.Header.Get(name); v != "" {
 			w.Header().Set(name, v)
 		}

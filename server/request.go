@@ -48,7 +48,7 @@ func (q *request) tokenID() string {
 // serveHTTP carries a request through all checks to its handler.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	q := &request{id: s.requestID(r), template: "other"}
+	q := &request{id: requestID(r, s.opt.IDs), template: "other"}
 	rec := &recorder{ResponseWriter: w, stops: s.isStopping}
 	rec.timeout.Store(int64(s.opt.WriteTimeout))
 	rec.coding, rec.mustCode = acceptedCoding(r.Header)
@@ -175,11 +175,11 @@ func (s *Server) identify(r *http.Request, q *request, public, cookies bool) err
 }
 
 // requestID takes the caller's request id if it is one, and makes one otherwise.
-func (s *Server) requestID(r *http.Request) string {
+func requestID(r *http.Request, ids *event.IDs) string {
 	if id := r.Header.Get("X-Request-ID"); event.ValidID(id) {
 		return id
 	}
-	return s.opt.IDs.New(event.PrefixRequest)
+	return ids.New(event.PrefixRequest)
 }
 
 // traceOf reads a W3C traceparent header; one that doesn't fit counts as none.

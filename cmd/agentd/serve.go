@@ -80,6 +80,8 @@ type serving struct {
 	runtime  *agentd.Runtime
 	tokens   *server.Tokens
 	listener net.Listener
+	// free ends that the listener answers for a node that starts.
+	free func()
 	// managed says that the listener is the service manager's.
 	managed bool
 	// address is where other nodes reach this one; leaveName gives its name back.
@@ -177,6 +179,9 @@ func (s *serving) open(ctx context.Context) error {
 		Auth: auth, Logger: s.log, Version: s.version, AllowedHosts: servedHosts(c, s.address), TLS: s.tls, NodeAlive: s.nodeAlive(), NodeSilence: time.Duration(c.Node.Lease), Nodes: s.identity,
 		StopTimeout: stopWithin, Collect: s.collect, Mounts: s.mounts(b), Console: s.console,
 	})
+	if s.free != nil {
+		s.free()
+	}
 	return nil
 }
 
@@ -227,6 +232,7 @@ func (s *serving) listenAsNode(ctx context.Context) (address string, err error) 
 	if err := s.listen(ctx); err != nil {
 		return "", err
 	}
+	s.free = server.AnswerStarting(s.listener, s.tls)
 	s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil)
 	return s.address, s.joinNodes()
 }
