@@ -144,6 +144,7 @@ func ignoreGone(err error) error {
 func (w *Work) followLook(p place, l *looked) {
 	t := &l.task
 	w.slots.set(p, occupies(t))
+	w.book.noteParted(p.sessionID, p.taskID, t.Status == state.TaskBlocked && t.NativeStatus == byParts)
 	if t.Status == state.TaskQueued && underWay(t) == nil {
 		w.slots.wait(p, t)
 	}

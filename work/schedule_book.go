@@ -29,6 +29,9 @@ type book struct {
 	// stopping are the tasks that are being cancelled, by session: what ends in the
 	// session may be what they wait for.
 	stopping map[string]map[string]bool
+	// parted are the tasks whose work is done and that wait for their parts, by session: an
+	// edge between any two tasks may make a part wait for such a task in turn.
+	parted map[string]map[string]bool
 	// reached are the tasks whose processes are being ended, unreachable the
 	// processes that could not be.
 	reached, unreachable map[string]bool
@@ -38,7 +41,7 @@ func newBook() *book {
 	return &book{
 		woken: make(chan struct{}, 1), open: map[string]string{}, threads: map[string]string{}, seen: map[string]time.Time{},
 		due: map[string]map[string]bool{}, reached: map[string]bool{}, unreachable: map[string]bool{},
-		stopping: map[string]map[string]bool{},
+		stopping: map[string]map[string]bool{}, parted: map[string]map[string]bool{},
 	}
 }
 
@@ -51,6 +54,12 @@ func (b *book) recordFacts(sessionID string, facts []event.Event) {
 	for i := range facts {
 		e := &facts[i]
 		b.enter(sessionID, e)
+		if len(b.parted[sessionID]) > 0 && addsDependency(e) {
+			for id := range b.parted[sessionID] {
+				b.markLocked(sessionID, id)
+			}
+			found = true
+		}
 		if len(b.stopping[sessionID]) > 0 && aboutHelp(e.Type) {
 			for id := range b.stopping[sessionID] {
 				b.markLocked(sessionID, id)
@@ -110,18 +119,43 @@ func (b *book) stops(sessionID, taskID string) {
 	if b.open[taskID] == "" {
 		return // a turn's own
 	}
-	if b.stopping[sessionID] == nil {
-		b.stopping[sessionID] = map[string]bool{}
-	}
-	b.stopping[sessionID][taskID] = true
+	addOf(b.stopping, sessionID, taskID)
 }
 
 // stopped notes that a task is not being cancelled any more.
-func (b *book) stopped(sessionID, taskID string) {
-	delete(b.stopping[sessionID], taskID)
-	if len(b.stopping[sessionID]) == 0 {
-		delete(b.stopping, sessionID)
+func (b *book) stopped(sessionID, taskID string) { removeOf(b.stopping, sessionID, taskID) }
+
+// noteParted notes whether a task waits for its parts.
+func (b *book) noteParted(sessionID, taskID string, waits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if waits {
+		addOf(b.parted, sessionID, taskID)
+	} else {
+		removeOf(b.parted, sessionID, taskID)
 	}
+}
+
+// addOf adds a task to those of its session.
+func addOf(sets map[string]map[string]bool, sessionID, taskID string) {
+	if sets[sessionID] == nil {
+		sets[sessionID] = map[string]bool{}
+	}
+	sets[sessionID][taskID] = true
+}
+
+// removeOf takes a task out of those of its session.
+func removeOf(sets map[string]map[string]bool, sessionID, taskID string) {
+	delete(sets[sessionID], taskID)
+	if len(sets[sessionID]) == 0 {
+		delete(sets, sessionID)
+	}
+}
+
+// addsDependency reports whether a fact has a task wait for another one.
+func addsDependency(e *event.Event) bool {
+	p, ok := e.Payload.(*event.TaskDependencyUpdated)
+	return ok && p.Change == "added" && (p.Kind == edgeBlockedBy || p.Kind == edgeBlocks)
 }
 
 // aboutHelp reports whether a fact may be about something that works for a task:
@@ -187,12 +221,7 @@ func (b *book) markOpen(taskID string) {
 }
 
 func (b *book) markLocked(sessionID, taskID string) {
-	ids := b.due[sessionID]
-	if ids == nil {
-		ids = map[string]bool{}
-		b.due[sessionID] = ids
-	}
-	ids[taskID] = true
+	addOf(b.due, sessionID, taskID)
 }
 
 // nextTasks returns what is to be looked at, at most so many tasks of each session: the

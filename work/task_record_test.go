@@ -110,6 +110,39 @@ func TestATaskWaitsForItsParts(t *testing.T) {
 	})
 }
 
+// TestAPartThatComesToWaitForItsWhole: an edge has a part of a task wait for the task itself, at
+// once or through another one. Then the task isn't held up by it any more: each would wait for
+// the other. The part's own work is done or goes on later, and a restart changes nothing.
+func TestAPartThatComesToWaitForItsWhole(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		link    command.LinkTasks
+		restart bool
+	}{
+		{"at once", command.LinkTasks{TaskID: "task_part", Kind: "blocked_by", TargetID: "task_top"}, false},
+		{"through another one", command.LinkTasks{TaskID: "task_part", Kind: "blocked_by", TargetID: "task_after"}, false},
+		{"seen from there", command.LinkTasks{TaskID: "task_after", Kind: "blocks", TargetID: "task_part"}, false},
+		{"after a restart", command.LinkTasks{TaskID: "task_part", Kind: "blocked_by", TargetID: "task_after"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCrew(t)
+				k.create(command.CreateTask{TaskID: "task_top"})
+				k.create(command.CreateTask{TaskID: "task_part", ParentTaskID: "task_top", Start: true, TaskFields: command.TaskFields{Acceptance: []command.Criterion{{ID: "c", Description: "good"}}}})
+				k.create(command.CreateTask{TaskID: "task_after", DependsOn: []string{"task_top"}, SessionID: k.task("task_top").SessionID, Start: true})
+				k.start("task_top")
+				k.awaitTask("task_top", "waiting for its part", func(t *state.Task) bool { return slices.Equal(t.Blockers, []string{"task_part"}) })
+				if c.restart {
+					k.restart()
+				}
+				ask[command.RelationshipsResult](k, &c.link)
+				k.await("task_top", state.TaskCompleted)
+				k.await("task_after", state.TaskCompleted)
+			})
+		})
+	}
+}
+
 // TestAWorkerCantCompleteBeforeTheParts: the same for a task that somebody else works on.
 func TestAWorkerCantCompleteBeforeTheParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
