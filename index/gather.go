@@ -23,8 +23,8 @@ type gathered struct {
 	next  progress
 	// ops are changes to the entries of kindBuilt; their keys are session ids.
 	ops []store.IndexOp
-	// unchanged says that there is nothing to fold.
-	unchanged bool
+	// unchanged says that there is nothing to fold, ended that nothing more was durable.
+	unchanged, ended bool
 	// read counts the facts that a build looked at.
 	read int
 }
@@ -56,6 +56,7 @@ func (x *Indexer) gather(ctx context.Context, t *track) (*gathered, error) {
 		b.unchanged = true
 		return b, nil
 	}
+	b.ended = ended && !b.next.Overlap
 	return b, x.readSpans(ctx, b, spans)
 }
 

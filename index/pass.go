@@ -159,7 +159,9 @@ func (x *Indexer) releaseClaim(ctx context.Context) {
 	x.epoch = 0
 }
 
-// round folds one batch of each track, and reports whether there was nothing to fold.
+// round folds one batch of each track, and reports whether all that was durable when it began
+// is folded. What comes meanwhile isn't waited for: under a steady load there is always some,
+// and folding it by the handful writes the same entries again and again.
 func (x *Indexer) round(ctx context.Context) (done bool, err error) {
 	if x.epoch == 0 {
 		if idle, err := x.isIdle(ctx); err != nil || idle {
@@ -182,22 +184,22 @@ func (x *Indexer) round(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	idle := make([]*track, 0, len(tracks))
+	idle, ended := true, true
 	for _, t := range tracks {
 		b, err := x.gather(ctx, t)
 		if err != nil {
 			return false, err
 		}
 		if b.unchanged {
-			idle = append(idle, t)
 			continue
 		}
+		idle, ended = false, ended && b.ended
 		if err := x.fold(ctx, t, b); err != nil {
 			return false, err
 		}
 	}
-	if len(idle) < len(tracks) {
-		return false, nil
+	if !idle {
+		return ended && len(tracks) == 1, nil // several are to come to one place
 	}
 	return true, x.joinTracks(ctx, tracks, now)
 }

@@ -19,17 +19,41 @@ const (
 	shownTools = 5
 )
 
-// keptAnswer is the text of a model's answer, kept until its turn ends.
-type keptAnswer struct{ requestID, text string }
+// keptAnswer is a model's answer, kept for what follows from it: the calls that it asked for,
+// or the end of its turn. The fact that has it may not be readable yet by then.
+type keptAnswer struct {
+	requestID, text string
+	calls           []event.ToolCallRequest
+}
 
-// keepAnswer keeps a thread's newest answer for the end of its turn. The fact that has
-// it may not be readable yet by then.
-func (l *Loop) keepAnswer(k key, requestID, text string) {
+// keepAnswer keeps a thread's newest answer.
+func (l *Loop) keepAnswer(k key, a keptAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.runners[k]; r != nil {
-		r.answer = keptAnswer{requestID, text}
+		r.answer = a
 	}
+}
+
+// answerKept returns the thread's newest answer, which is empty if this runner got none.
+func (l *Loop) answerKept(k key) keptAnswer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.runners[k]; r != nil {
+		return r.answer
+	}
+	return keptAnswer{}
+}
+
+// call returns what the model asked for with a call, if all of it is at hand: large arguments
+// are stored with the fact, and can be read once that is durable.
+func (a *keptAnswer) call(toolCallID string) (event.ToolCallRequest, bool) {
+	for _, c := range a.calls {
+		if c.ToolCallID == toolCallID {
+			return c, c.ArgumentsRef == ""
+		}
+	}
+	return event.ToolCallRequest{}, false
 }
 
 // lastAnswer returns the text of the last answer of the turn that an effect ends. One
@@ -47,10 +71,7 @@ func (l *Loop) lastAnswer(k key, e Effect) (string, error) {
 	if err := l.m.Peek(l.ctx, k.session, look); err != nil || at == 0 {
 		return "", err
 	}
-	l.mu.Lock()
-	kept := l.runners[k].answer
-	l.mu.Unlock()
-	if kept.requestID == requestID {
+	if kept := l.answerKept(k); kept.requestID == requestID {
 		return kept.text, nil
 	}
 	if err := l.m.View(l.ctx, k.session, look); err != nil {

@@ -80,9 +80,22 @@ func (b *breakingStore) Append(ctx context.Context, batches []*store.Batch) []er
 		}
 	}
 	if b.meanwhile != nil {
-		b.meanwhile(b, batches[at])
+		b.meanwhile(b, joined(batches, batches[at].SessionID))
 	}
 	return slices.Repeat([]error{store.ErrUnknownOutcome}, len(batches))
+}
+
+// joined returns all that a commit has of a session: the answer that asked for the calls may
+// be in it too.
+func joined(batches []*store.Batch, sessionID string) *store.Batch {
+	all := &store.Batch{SessionID: sessionID}
+	for _, x := range batches {
+		if x.SessionID == sessionID {
+			all.Records = append(all.Records, x.Records...)
+			all.Index, all.Blobs = append(all.Index, x.Index...), append(all.Blobs, x.Blobs...)
+		}
+	}
+	return all
 }
 
 // Claim implements [store.Store].

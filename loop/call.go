@@ -477,7 +477,7 @@ func (c *call) complete(done *model.Done) error {
 		c.tellProgress(tx)
 	}))
 	if err == nil {
-		c.l.keepAnswer(c.k, c.req.RequestID, string(c.allText))
+		c.l.keepAnswer(c.k, keptAnswer{c.req.RequestID, string(c.allText), c.tools})
 	}
 	return err
 }

@@ -1,17 +1,21 @@
 package loop_test
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"agentd/command"
 	"agentd/event"
+	"agentd/hook"
 	"agentd/internal/runtimetest"
 	"agentd/model/provider/script"
 	"agentd/store"
 	"agentd/store/storetest"
+	"agentd/tool"
 )
 
 // countedStore counts what is read of a session's facts.
@@ -63,5 +67,62 @@ func TestFirstTurnReadsNothingBack(t *testing.T) {
 	}
 	if n := counted.reads.Load(); n != 0 {
 		t.Errorf("the facts of a session that was just made were read %d times", n)
+	}
+}
+
+// watchedStore tells of each commit.
+type watchedStore struct {
+	store.Store
+	committed func(batches []*store.Batch)
+}
+
+func (s *watchedStore) Append(ctx context.Context, batches []*store.Batch) []error {
+	s.committed(batches)
+	return s.Store.Append(ctx, batches)
+}
+
+// TestAnswerAndDecisionShareACommit: what the model asked for is decided about while its answer
+// is on its way to the store, so one commit has both, and it comes before the call runs. With a
+// hook before calls the answer comes first: what a hook is shown is durable.
+func TestAnswerAndDecisionShareACommit(t *testing.T) {
+	for name, points := range map[string][]hook.Point{"no hooks": nil, "a hook": {hook.PreToolUse}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var durable, together, ran atomic.Bool
+				watched := &watchedStore{Store: storetest.NewMem(), committed: func(batches []*store.Batch) {
+					var all []byte
+					for _, b := range batches {
+						for _, r := range b.Records {
+							all = append(all, r.Data...)
+						}
+					}
+					if bytes.Contains(all, []byte(`"phase":"running"`)) {
+						durable.Store(true)
+						together.Store(bytes.Contains(all, []byte(`"model.completed"`)))
+					}
+				}}
+				mark := runtimetest.WritingTool("mark", func(context.Context, *tool.Call) (*tool.Result, error) {
+					if !durable.Load() {
+						t.Error("the call runs before that is durable")
+					}
+					ran.Store(true)
+					return &tool.Result{}, nil
+				})
+				h := &runtimetest.Hooks{Points: points, Answer: runtimetest.AlwaysAnswer(`{}`)}
+				k := &runtimetest.Kit{T: t, Store: watched, Dir: t.TempDir(), Script: &script.Script{Answers: []script.Answer{
+					runtimetest.CallsTool("mark", nil), runtimetest.Says("done"),
+				}}}
+				k.Change = runtimetest.AllOf(runtimetest.WithTools(t, mark), runtimetest.InMode("bypass"), h.Use(t))
+				k.Open()
+				defer k.Close()
+				k.Completes(k.Submit("sess_a", "go"))
+				if !ran.Load() {
+					t.Error("the call didn't run")
+				}
+				if together.Load() != (points == nil) {
+					t.Errorf("the answer and the decision share a commit: %v", together.Load())
+				}
+			})
+		})
 	}
 }

@@ -439,7 +439,7 @@ func (l *Loop) stepThread(k key) (done bool, err error) {
 	l.mu.Unlock()
 	var next Effect
 	var at time.Time
-	var left bool
+	var left, ahead bool
 	look := func(s *state.Session) error {
 		if l.m.IsAway(s) {
 			next = Nothing{} // its files are elsewhere, and so is its work
@@ -450,10 +450,11 @@ func (l *Loop) stepThread(k key) (done bool, err error) {
 		if _, idle := next.(Nothing); idle {
 			left = l.leftAlone(s, k.thread)
 		}
+		ahead = l.beginsWithAFact(k, s, next)
 		return nil
 	}
 	err = l.m.Peek(l.ctx, k.session, look)
-	if err == nil && !l.beginsWithAFact(next) {
+	if err == nil && !ahead {
 		err = l.m.View(l.ctx, k.session, look)
 	}
 	if err != nil {
@@ -473,7 +474,7 @@ func (l *Loop) stepThread(k key) (done bool, err error) {
 	case CallModel:
 		return false, l.callModel(k, e, e)
 	case RunTools:
-		return false, l.runTools(k, e)
+		return false, l.runTools(k, e, ahead)
 	case CheckOutput:
 		return false, l.checkOutput(k, e)
 	case Compact:
@@ -492,12 +493,14 @@ func (l *Loop) stepThread(k key) (done bool, err error) {
 // beginsWithAFact reports whether an effect does nothing before it has recorded a
 // fact, and so all facts before it. Such an effect may be begun on facts that are on
 // their way to the store; the others are begun on what is there.
-func (l *Loop) beginsWithAFact(e Effect) bool {
-	switch e.(type) {
+func (l *Loop) beginsWithAFact(k key, s *state.Session, e Effect) bool {
+	switch e := e.(type) {
 	case CallModel:
 		return true
 	case CompleteTurn:
 		return !l.hasHooks(hook.Stop, "")
+	case RunTools:
+		return l.knowsCalls(k, s, e)
 	default:
 		return false
 	}

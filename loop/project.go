@@ -24,14 +24,15 @@ func projectRulesOf(s *state.Session) []event.PolicyRule {
 // adoptProject makes the rules that people kept for a session's project facts of the
 // session, if they aren't: a decision rests on facts alone. It is done before calls are
 // decided about, so that a rule holds, and one that was forgotten doesn't, from the next
-// call on. What a session brought along from elsewhere is replaced.
+// call on. What a session brought along from elsewhere is replaced. It doesn't wait for facts
+// that are on their way to the store: what it adds comes after them, and so does a decision.
 func (l *Loop) adoptProject(ctx context.Context, sessionID string) error {
 	if sessionID == "" || sessionID == event.RuntimeSession {
 		return nil
 	}
 	var account, root string
 	var own []event.PolicyRule
-	if err := l.m.View(ctx, sessionID, func(s *state.Session) error {
+	if err := l.m.Peek(ctx, sessionID, func(s *state.Session) error {
 		account, root, own = s.Account, l.Configuration().rootOf(s), projectRulesOf(s)
 		return nil
 	}); err != nil {

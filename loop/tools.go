@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentd/event"
+	"agentd/hook"
 	"agentd/permission"
 	"agentd/sandbox"
 	"agentd/session"
@@ -65,15 +66,33 @@ type toolRun struct {
 	partial string
 }
 
+// knowsCalls reports whether a group of tool calls can be decided about while the answer that
+// asked for them is on its way to the store: this runner got it, and no hook is asked before
+// the decision is recorded. Then one commit holds the answer and the decision.
+func (l *Loop) knowsCalls(k key, s *state.Session, e RunTools) bool {
+	t := s.Thread(k.thread)
+	if t == nil || t.Active == nil || len(t.Active.Tools) < e.To {
+		return false
+	}
+	kept := l.answerKept(k)
+	for _, c := range t.Active.Tools[e.From:e.To] {
+		if _, ok := kept.call(c.ToolCallID); !ok || l.hasHooks(hook.PreToolUse, c.ToolName) || l.hasHooks(hook.PermissionRequest, c.ToolName) {
+			return false
+		}
+	}
+	return true
+}
+
 // runTools judges a group of tool calls, records the decisions, and runs those
-// that may, side by side.
-func (l *Loop) runTools(k key, e RunTools) error {
+// that may, side by side. If it begins ahead, the answer that asked for them may not be
+// durable yet.
+func (l *Loop) runTools(k key, e RunTools, ahead bool) error {
 	ctx, done := l.interruptible(l.tools, k)
 	defer done()
 	if err := l.adoptProject(ctx, k.session); err != nil {
 		return err
 	}
-	runs, err := l.collectRequested(ctx, k, e)
+	runs, err := l.collectRequested(ctx, k, e, ahead)
 	if err != nil {
 		return err
 	}
@@ -113,12 +132,16 @@ func (l *Loop) oursAll(runs []*toolRun, on bool) {
 }
 
 // collectRequested collects the calls of a group that are to be judged or run.
-func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools) ([]*toolRun, error) {
+func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools, ahead bool) ([]*toolRun, error) {
 	var runs []*toolRun
 	var at position
 	var inv *tool.Inventory
 	var offered *state.ToolInventory
-	if err := l.m.View(ctx, k.session, func(s *state.Session) error {
+	look := l.m.View
+	if ahead {
+		look = l.m.Peek
+	}
+	if err := look(ctx, k.session, func(s *state.Session) error {
 		t := s.Thread(k.thread)
 		if t == nil || t.Active == nil || t.Active.TurnID != e.TurnID || len(t.Active.Tools) < e.To {
 			return errMoved
@@ -145,12 +168,12 @@ func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools) ([]*tool
 	}); err != nil {
 		return nil, err
 	}
-	conv, err := l.transcripts.conversationAt(ctx, k, at)
+	requested, err := l.requestedCalls(ctx, k, at, ahead)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range runs {
-		request, ok := conv.call(r.call.ToolCallID)
+		request, ok := requested(r.call.ToolCallID)
 		if !ok {
 			return nil, fmt.Errorf("loop: no model requested tool call %s", r.call.ToolCallID)
 		}
@@ -162,6 +185,20 @@ func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools) ([]*tool
 		}
 	}
 	return runs, nil
+}
+
+// requestedCalls returns what finds the request of a call: in the answer that is kept, or in
+// the conversation.
+func (l *Loop) requestedCalls(ctx context.Context, k key, at position, ahead bool) (func(string) (event.ToolCallRequest, bool), error) {
+	if ahead {
+		kept := l.answerKept(k)
+		return kept.call, nil
+	}
+	conv, err := l.transcripts.conversationAt(ctx, k, at)
+	if err != nil {
+		return nil, err
+	}
+	return conv.call, nil
 }
 
 // checkCall finds the tool and checks the input against its schema.
