@@ -186,6 +186,9 @@ func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
 	case err != nil:
 		return nil, err
 	}
+	if c.wantsFacts() {
+		f.loadAhead(ctx)
+	}
 	out, err := f.read(ctx, c, first)
 	if err != nil {
 		return nil, err
@@ -198,6 +201,22 @@ func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
 		f.finishChange()
 	}
 	return out, nil
+}
+
+// loadAhead reads facts of the changes that come next, of sessions that the caller may see.
+func (f *Feed) loadAhead(ctx context.Context) {
+	var seen []*feedChange
+	facts := uint64(0)
+	for _, c := range f.page {
+		if facts >= maxLoaded {
+			break
+		}
+		if c.wantsFacts() && f.m.See(ctx, f.caller, c.SessionID) == nil {
+			seen = append(seen, c)
+			facts += c.Last - c.First + 1
+		}
+	}
+	f.window.loadFacts(ctx, f.m.opt.Store, seen)
 }
 
 // finishChange goes on to the next change.

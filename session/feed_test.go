@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -283,6 +284,100 @@ func TestFeedsShareWhatTheyRead(t *testing.T) {
 		if want := uint64(5 + i); rec.Sequence != want {
 			t.Fatalf("fact %d is %d, not %d", i, rec.Sequence, want)
 		}
+	}
+}
+
+// spansCounted is a store that reads parts of many sessions at once, as one over a network does.
+type spansCounted struct {
+	readsCounted
+	questions atomic.Int64
+	// asked are the sessions that were asked for.
+	asked sync.Map
+	// lacks, if not nil, says of which span nothing is said, fails that no question is answered.
+	lacks func(span store.Span) bool
+	fails bool
+}
+
+func (s *spansCounted) ReadSpans(ctx context.Context, spans []store.Span) ([][]store.Record, error) {
+	s.questions.Add(1)
+	if s.fails {
+		return nil, errors.New("the connection is refused")
+	}
+	out := make([][]store.Record, len(spans))
+	for i, span := range spans {
+		s.asked.Store(span.SessionID, true)
+		if s.lacks != nil && s.lacks(span) {
+			continue
+		}
+		for rec, err := range s.Store.Read(ctx, span.SessionID, store.Range{After: span.First - 1, Before: span.Last + 1}) {
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], rec)
+		}
+	}
+	return out, nil
+}
+
+// TestFeedReadsChangesTogether: over a store that is a network away a feed that is behind has
+// one question for many changes, and asks for those alone that its caller may see. What such a
+// question doesn't answer is read by itself.
+func TestFeedReadsChangesTogether(t *testing.T) {
+	const sessions, turns = 6, 40
+	for _, c := range []struct {
+		name  string
+		tune  func(s *spansCounted)
+		reads int64
+	}{
+		{name: "all", reads: 0},
+		{name: "some are not there", tune: func(s *spansCounted) { s.lacks = func(span store.Span) bool { return span.SessionID == "sess_3" } }, reads: 2 * turns},
+		{name: "none is answered", tune: func(s *spansCounted) { s.fails = true }, reads: 2 * sessions * turns},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			counted := &spansCounted{}
+			if c.tune != nil {
+				c.tune(counted)
+			}
+			k := newKitOn(t, storetest.NewMem(), func(o *session.Options) { counted.Store, o.Store = o.Store, counted })
+			begin := k.feed(admin, "")
+			cursor := begin.Cursor()
+			begin.Close()
+			for range turns {
+				for i := range sessions {
+					callAs[command.SubmitTurnResult](k, callerOf(fmt.Sprint("account_", i%2)), &command.SubmitTurn{SessionID: fmt.Sprintf("sess_%d", i), Create: true, Input: event.Raw(`"hello"`)})
+				}
+			}
+			counted.reads.Store(0)
+			const total = sessions * (4 + (turns-1)*3)
+			for as, n := range map[string]int{"": total, "account_1": total / 2} {
+				counted.asked.Clear()
+				who := admin
+				if as != "" {
+					who = callerOf(as)
+				}
+				f := k.feed(who, cursor)
+				seen := map[string]uint64{}
+				for _, rec := range readFeed(t, f, n) {
+					if rec.Sequence != seen[rec.SessionID]+1 {
+						t.Fatalf("%s: %d after %d", rec.SessionID, rec.Sequence, seen[rec.SessionID])
+					}
+					seen[rec.SessionID] = rec.Sequence
+				}
+				f.Close()
+				counted.asked.Range(func(id, _ any) bool {
+					if _, ok := seen[id.(string)]; !ok && !counted.fails {
+						t.Errorf("%s is read for a caller who may not see it", id)
+					}
+					return true
+				})
+			}
+			if n := counted.reads.Load(); n > c.reads {
+				t.Errorf("%d questions for single changes, want at most %d", n, c.reads)
+			}
+			if n := counted.questions.Load(); !counted.fails && n > 2*sessions*turns/50 {
+				t.Errorf("%d questions for %d changes, read twice", n, sessions*turns)
+			}
+		})
 	}
 }
 

@@ -23,6 +23,9 @@ type feedWindow struct {
 	// was read last.
 	news atomic.Uint64
 	seen uint64
+	// loading is held while facts of changes are read, so that feeds which are at the same
+	// place read them once.
+	loading sync.Mutex
 }
 
 const (
@@ -31,6 +34,8 @@ const (
 	// Facts of a change are kept if there are at most maxSharedFacts, of maxSharedBytes.
 	maxSharedFacts = 64
 	maxSharedBytes = 32 << 10
+	// maxLoaded is how many facts of changes are read at once, about.
+	maxLoaded = 1024
 )
 
 // feedChange is a change on its way to feeds.
@@ -38,9 +43,10 @@ type feedChange struct {
 	store.Change
 
 	mu sync.Mutex
-	// loaded says that the facts were read; there are none if they are many.
-	loaded bool
-	facts  []store.Record
+	// loaded says that the facts were read; there are none if they are large. asked says that
+	// they were asked for together with those of others.
+	loaded, asked bool
+	facts         []store.Record
 }
 
 // changesAfter returns the changes that come next after a position, without waiting for any.
@@ -132,13 +138,72 @@ func readChanges(ctx context.Context, s store.Store, after string) ([]*feedChang
 	return list, nil
 }
 
+// loadFacts reads the facts of changes that share them, in as few questions as the store
+// allows: with a question for each change a feed of many sessions would be as slow as the way to
+// the store and back, and the store busy with answering. What can't be read is left out.
+func (w *feedWindow) loadFacts(ctx context.Context, s store.Store, changes []*feedChange) {
+	reader, ok := s.(store.SpanReader)
+	if !ok {
+		return
+	}
+	if w != nil {
+		w.loading.Lock()
+		defer w.loading.Unlock()
+	}
+	var missing []*feedChange
+	var spans []store.Span
+	for _, c := range changes {
+		if c.wantsFacts() {
+			missing = append(missing, c)
+			spans = append(spans, store.Span{SessionID: c.SessionID, First: c.First, Last: c.Last})
+		}
+	}
+	if len(spans) < 2 {
+		return
+	}
+	read, err := reader.ReadSpans(ctx, spans)
+	if err != nil {
+		read = make([][]store.Record, len(spans)) // who reads them one by one finds out why
+	}
+	for i, c := range missing {
+		c.keepFacts(read[i])
+	}
+}
+
+// sharesFacts reports whether the change's facts are few enough to be kept.
+func (c *feedChange) sharesFacts() bool { return c.Last-c.First+1 <= maxSharedFacts }
+
+// wantsFacts reports whether the facts are to be read together with those of others.
+func (c *feedChange) wantsFacts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sharesFacts() && !c.loaded && !c.asked
+}
+
+// keepFacts keeps what was read together with others, if it is there and isn't too large.
+func (c *feedChange) keepFacts(facts []store.Record) {
+	bytes := 0
+	for i := range facts {
+		bytes += len(facts[i].Data)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = true
+	if len(facts) == 0 || c.loaded {
+		return
+	}
+	if c.loaded = true; bytes <= maxSharedBytes {
+		c.facts = facts
+	}
+}
+
 // sharedFacts returns the facts of a change, which the first feed reads for all; none if they
 // are many, or if not all of them can be read: then each feed finds out by itself.
 func (c *feedChange) sharedFacts(ctx context.Context, s store.Store) []store.Record {
-	n := c.Last - c.First + 1
-	if n > maxSharedFacts {
+	if !c.sharesFacts() {
 		return nil
 	}
+	n := c.Last - c.First + 1
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loaded {

@@ -85,7 +85,7 @@ func (r *request) changedTags(old []string, p *command.UpdateSession) ([]string,
 	gone := r.cleanTags(p.RemoveTags)
 	kept := slices.DeleteFunc(slices.Clone(old), func(tag string) bool { return slices.Contains(gone, tag) })
 	tags := r.cleanTags(append(kept, p.AddTags...))
-	if len(tags) > command.MaxTags {
+	if len(p.AddTags) > 0 && len(tags) > command.MaxTags { // an import may have brought more
 		return nil, fault.Param("addTags", "make %d tags of the session; it can have %d", len(tags), command.MaxTags)
 	}
 	return tags, nil

@@ -114,6 +114,17 @@ func TestTagsThatAreChangedAtTheSameTime(t *testing.T) {
 	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", AddTags: full, RemoveTags: []string{"a", "both", "tag0"}})
 	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", RemoveTags: full})
 	hasTags()
+	// A session that came from elsewhere can have more than a caller could give it.
+	brought := []string{"a"}
+	for i := range command.MaxTags + 4 {
+		brought = append(brought, fmt.Sprint("brought", i))
+	}
+	k.emit("sess_a", event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{Tags: brought}})
+	k.refused(admin, &command.UpdateSession{SessionID: "sess_a", AddTags: []string{"b"}, RemoveTags: []string{"a"}}, fault.InvalidParams)
+	call[command.UpdateSessionResult](k, &command.UpdateSession{SessionID: "sess_a", RemoveTags: []string{"a"}})
+	if got := call[session.GetSessionResult](k, &command.GetSession{SessionID: "sess_a"}).Tags; len(got) != len(brought)-1 {
+		t.Errorf("%d tags are left of %d, want one fewer", len(got), len(brought))
+	}
 	k.verified()
 }
 
