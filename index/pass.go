@@ -199,7 +199,10 @@ func (x *Indexer) round(ctx context.Context) (done bool, err error) {
 		}
 	}
 	if !idle {
-		return ended && len(tracks) == 1, nil // several are to come to one place
+		if len(tracks) > 1 {
+			ring(x.wake) // they come to one place when a later pass finds nothing to fold
+		}
+		return ended, nil
 	}
 	return true, x.joinTracks(ctx, tracks, now)
 }

@@ -17,9 +17,17 @@ type factRef struct {
 	sequence uint64
 }
 
-// beginTools decides about the calls of a group and records which of them run from now on.
+// beginTools decides about the calls of a group and records which of them run from now on. What
+// was looked at may have changed meanwhile, and facts that were on their way then may be lost:
+// if a call isn't what it was, or other rules hold, the thread is looked at again.
 func (l *Loop) beginTools(k key, e RunTools, runs []*toolRun) error {
 	err := l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
+		rules := l.rulesOf(tx.State)
+		for _, r := range runs {
+			if !r.isUnchanged(t) || !slices.Equal(rules, r.guard.rules) {
+				return errMoved
+			}
+		}
 		for _, r := range runs {
 			r.judgeCall(tx, t)
 		}
@@ -29,6 +37,12 @@ func (l *Loop) beginTools(k key, e RunTools, runs []*toolRun) error {
 		return l.findBegun(k, runs, err)
 	}
 	return err
+}
+
+// isUnchanged reports whether the call is as it was looked at.
+func (r *toolRun) isUnchanged(t *state.Thread) bool {
+	c, seen := findCall(t.Active, r.call.ToolCallID), &r.call
+	return c != nil && c.Status == seen.Status && c.Decision == seen.Decision && c.ActionID == seen.ActionID && c.Attempts == seen.Attempts
 }
 
 // findBegun finds out whether the calls of a group were recorded as running, after the

@@ -17,10 +17,12 @@ import (
 	"agentd"
 	"agentd/command"
 	"agentd/event"
+	"agentd/hook"
 	"agentd/internal/runtimetest"
 	"agentd/model/provider/script"
 	"agentd/session"
 	"agentd/store"
+	"agentd/tool"
 )
 
 // breakingStore loses the connection while it is recorded that a tool call runs: the caller
@@ -246,4 +248,30 @@ func TestCallThatAnotherNodeBeganIsLost(t *testing.T) {
 	runtimetest.Do[command.ResumeThreadResult](k, &command.ResumeThread{SessionID: "sess_a", ThreadID: r.ThreadID})
 	k.Completes(r)
 	b.expectMarks(0)
+}
+
+// TestRuleThatIsMadeWhileAHookLooksHoldsForWhatRuns: a call is looked at, a hook takes its time,
+// and a person forbids a file meanwhile. What runs then is bounded by the rule, as the decision is.
+func TestRuleThatIsMadeWhileAHookLooksHoldsForWhatRuns(t *testing.T) {
+	var k *runtimetest.Kit
+	var made sync.Once
+	h := &runtimetest.Hooks{Points: []hook.Point{hook.PreToolUse}, Answer: func(context.Context, *hook.Input, string) (string, error) {
+		made.Do(func() {
+			runtimetest.Do[command.PolicyResult](k, &command.SetPolicy{SessionID: "sess_a", Rules: []event.PolicyRule{{Decision: "deny", Tool: "read_file", Match: "private.txt"}}})
+		})
+		return `{}`, nil
+	}}
+	var ran atomic.Int64
+	mark := runtimetest.WritingTool("mark", func(_ context.Context, c *tool.Call) (*tool.Result, error) {
+		ran.Add(1)
+		if c.Denied == nil || !c.Denied(filepath.Join(c.Root, "private.txt")) {
+			t.Error("the call runs as if there were no rule")
+		}
+		return &tool.Result{}, nil
+	})
+	k = runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.WithTools(t, mark), runtimetest.InMode("bypass"), h.Use(t)), runtimetest.CallsTool("mark", nil), runtimetest.Says("done"))
+	k.Completes(k.Submit("sess_a", "go"))
+	if n := ran.Load(); n != 1 {
+		t.Errorf("the call ran %d times", n)
+	}
 }

@@ -39,11 +39,11 @@ func (l *Loop) adoptProject(ctx context.Context, sessionID string) error {
 		return err
 	}
 	kept, err := l.m.ProjectRules(ctx, account, root)
-	if err != nil || sameRules(own, kept) {
+	if err != nil || slices.Equal(own, kept) {
 		return err
 	}
 	return l.m.Emit(ctx, sessionID, event.BySession|event.ByLoop, func(tx *session.Tx) error {
-		if sameRules(projectRulesOf(tx.State), kept) {
+		if slices.Equal(projectRulesOf(tx.State), kept) {
 			return nil
 		}
 		tx.Emit(event.Event{Type: event.TypePolicyChanged, Payload: &event.PolicyChanged{

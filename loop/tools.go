@@ -67,8 +67,9 @@ type toolRun struct {
 }
 
 // knowsCalls reports whether a group of tool calls can be decided about while the answer that
-// asked for them is on its way to the store: this runner got it, and no hook is asked before
-// the decision is recorded. Then one commit holds the answer and the decision.
+// asked for them is on its way to the store: this runner got it, nothing was decided yet, and no
+// hook is asked before the decision is recorded. Then one commit holds the answer and the
+// decision.
 func (l *Loop) knowsCalls(k key, s *state.Session, e RunTools) bool {
 	t := s.Thread(k.thread)
 	if t == nil || t.Active == nil || len(t.Active.Tools) < e.To {
@@ -76,7 +77,7 @@ func (l *Loop) knowsCalls(k key, s *state.Session, e RunTools) bool {
 	}
 	kept := l.answerKept(k)
 	for _, c := range t.Active.Tools[e.From:e.To] {
-		if _, ok := kept.call(c.ToolCallID); !ok || l.hasHooks(hook.PreToolUse, c.ToolName) || l.hasHooks(hook.PermissionRequest, c.ToolName) {
+		if _, ok := kept.call(c.ToolCallID); !ok || c.Decision != "" || l.hasHooks(hook.PreToolUse, c.ToolName) || l.hasHooks(hook.PermissionRequest, c.ToolName) {
 			return false
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -113,7 +112,7 @@ func (l *Loop) tightenedRules(known []event.PolicyRule, pinned bool, own *state.
 		p.Rules, p.Held = permission.Tighten(known, found.rules)
 	}
 	p.Rules = append([]event.PolicyRule{}, p.Rules...)
-	if found.broken || pinned && sameRules(known, p.Rules) || !pinned && len(p.Rules) == 0 && !l.opt.TrustRules {
+	if found.broken || pinned && slices.Equal(known, p.Rules) || !pinned && len(p.Rules) == 0 && !l.opt.TrustRules {
 		return p, false // nothing was learned; and without trust what isn't there can only be narrowed
 	}
 	return p, true
@@ -230,11 +229,7 @@ func samePolicy(own *state.Policy, p *event.PolicyChanged) bool {
 	if own == nil {
 		return len(p.Rules) == 0 && len(p.Held) == 0
 	}
-	return sameRules(own.Rules, p.Rules) && slices.Equal(own.Held, p.Held)
-}
-
-func sameRules(a, b []event.PolicyRule) bool {
-	return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b))
+	return slices.Equal(own.Rules, p.Rules) && slices.Equal(own.Held, p.Held)
 }
 
 // foundRules are the rules of a workspace as its file has them.
