@@ -140,7 +140,11 @@ func (t *Table) Do(ctx context.Context, c Caller, p Params) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	return inPages(p, func() (any, error) { return handle(ctx, c, p) })
+	ctx, wrote := withWritten(ctx)
+	return inPages(p, func() (any, error) {
+		res, err := handle(ctx, c, p)
+		return res, wrote.settle(err)
+	})
 }
 
 // CheckComplete reports the commands of the catalogue that are available and have no

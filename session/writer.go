@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
 	"agentd/quota"
@@ -96,6 +97,7 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 		w.m.outputs.storing.RLock()
 	}
 	account, began := p.account, time.Now()
+	tells := len(p.batch.Records) > 0 && w.id != event.RuntimeSession
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
 	err = w.m.journal.finish(p, lead)
@@ -110,6 +112,9 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 	}
 	if shared := w.finishBatch(p); !shared {
 		w.m.journal.recycle(p)
+	}
+	if tells {
+		command.NoteWritten(ctx)
 	}
 	return nil
 }

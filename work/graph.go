@@ -108,8 +108,8 @@ func (e *edit) edge(change, kind, target, status, reason string) {
 	e.t.Relationships = out
 }
 
-func (e *edit) hasEdge(kind, target string) bool {
-	return slices.ContainsFunc(e.t.Relationships, func(r state.Relationship) bool { return r.Kind == kind && r.TargetID == target })
+func hasEdge(t *state.Task, kind, target string) bool {
+	return slices.ContainsFunc(t.Relationships, func(r state.Relationship) bool { return r.Kind == kind && r.TargetID == target })
 }
 
 // neighbours are the tasks at the other end of a task's edges of one kind.
@@ -164,34 +164,65 @@ func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
 const maxDepth = 64
 
 func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (*command.RelationshipsResult, error) {
-	// One at a time: whether there is a cycle depends on all edges.
-	w.graph.Lock()
-	defer w.graph.Unlock()
-	if err := w.checkLink(ctx, caller, p); err != nil {
-		return nil, err
-	}
-	return w.changeEdge(ctx, caller, p, edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "added", status: edgeActive})
+	c := edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "added", status: edgeActive}
+	return w.changeEdge(ctx, caller, p, c, func() error { return w.checkLink(ctx, caller, p) })
 }
 
 func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
-	w.graph.Lock()
-	defer w.graph.Unlock()
-	found, err := w.findVisibleTask(ctx, caller, p.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	if !newEdit(nil, found.task, nil).hasEdge(p.Kind, p.TargetID) {
-		return nil, fault.New(fault.NotFound, "task %s has no edge %s to %s", p.TaskID, p.Kind, p.TargetID)
-	}
-	return w.changeEdge(ctx, caller, p, edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "removed", status: edgeRemoved})
+	c := edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "removed", status: edgeRemoved}
+	return w.changeEdge(ctx, caller, p, c, func() error {
+		found, err := w.findVisibleTask(ctx, caller, p.TaskID)
+		if err == nil && !hasEdge(found.task, p.Kind, p.TargetID) {
+			err = fault.New(fault.NotFound, "task %s has no edge %s to %s", p.TaskID, p.Kind, p.TargetID)
+		}
+		return err
+	})
 }
 
 // edgeChange is a change of one edge.
 type edgeChange struct{ taskID, kind, target, reason, change, status string }
 
-// changeEdge writes an edge at its near end and, where the other end is a task
-// that keeps it too, there: in the same write if it is in the same session.
-func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange) (*command.RelationshipsResult, error) {
+// changeEdge writes an edge that passes a check at its near end and, where the other end is a
+// task that keeps it too, there.
+func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange, check func() error) (*command.RelationshipsResult, error) {
+	var res *command.RelationshipsResult
+	var far []edgeChange
+	err := w.changeGraph(func() (err error) {
+		if err = check(); err == nil {
+			res, err = w.changeNearEnd(ctx, caller, p, c, &far)
+		}
+		return err
+	})
+	if err == nil {
+		err = w.changeFarEnds(ctx, far)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// changeGraph checks and changes edges, one after another: whether there is a cycle depends on all
+// of them. Ends in other sessions are written afterwards, since their node may wait for this one.
+func (w *Work) changeGraph(change func() error) error {
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	return change()
+}
+
+// changeFarEnds writes the other ends of edges whose near ends are durable.
+func (w *Work) changeFarEnds(ctx context.Context, changes []edgeChange) error {
+	for _, c := range changes {
+		if err := w.changeElsewhere(ctx, c); err != nil {
+			return fault.New(fault.Unavailable, "the edge is written at task %s, and not at its other end, task %s: %v; repeat the call", c.taskID, c.target, err)
+		}
+	}
+	return nil
+}
+
+// changeNearEnd writes an edge at its near end, and at the other end too if that is in the same
+// session; else the change is added to far.
+func (w *Work) changeNearEnd(ctx context.Context, caller command.Caller, p command.Params, c edgeChange, far *[]edgeChange) (*command.RelationshipsResult, error) {
 	found, err := w.findVisibleTask(ctx, caller, c.taskID)
 	if err != nil {
 		return nil, err
@@ -203,7 +234,7 @@ func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.
 			return nil, err
 		}
 		other = false
-		if e.hasEdge(c.kind, c.target) != (c.change == "added") {
+		if hasEdge(&e.t, c.kind, c.target) != (c.change == "added") {
 			e.edge(c.change, c.kind, c.target, c.status, c.reason)
 		}
 		if inv := inverse(c.kind); inv != "" {
@@ -218,13 +249,10 @@ func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.
 		}
 		return &command.RelationshipsResult{Relationships: relationships(&e.t)}, nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && other {
+		*far = append(*far, c)
 	}
-	if other {
-		return res, w.changeElsewhere(ctx, c)
-	}
-	return res, nil
+	return res, err
 }
 
 // afterEdge holds a task that waits in line and got something to wait for.
@@ -237,7 +265,7 @@ func (w *Work) afterEdge(e *edit, c edgeChange) error {
 }
 
 func (w *Work) changeFarEnd(e *edit, c edgeChange, kind string) {
-	if e.hasEdge(kind, c.taskID) != (c.change == "added") {
+	if hasEdge(&e.t, kind, c.taskID) != (c.change == "added") {
 		e.edge(c.change, kind, c.taskID, c.status, c.reason)
 	}
 	if err := w.afterEdge(e, edgeChange{kind: kind, change: c.change}); err != nil {
@@ -245,19 +273,32 @@ func (w *Work) changeFarEnd(e *edit, c edgeChange, kind string) {
 	}
 }
 
-// changeElsewhere writes the other end of an edge in another session. If the
-// process stops before, the near end is there and recovery writes this one.
+// changeElsewhere writes the other end of an edge in another session, if it isn't there: on the
+// node that owns that session, if a caller's token is at hand. If the process stops before, the
+// near end is there, and recovery writes this one.
 func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
-	sessionID, err := w.m.TaskSession(ctx, c.target)
+	far, err := w.findVisibleTask(ctx, localCaller(), c.target)
 	if err != nil {
 		return err
 	}
-	return w.m.Emit(ctx, sessionID, event.ByWork, func(tx *session.Tx) error {
+	kind, added := inverse(c.kind), c.change == "added"
+	if hasEdge(far.task, kind, c.taskID) == added {
+		return nil
+	}
+	err = w.m.Emit(ctx, far.sessionID, event.ByWork, func(tx *session.Tx) error {
 		if t := tx.State.Tasks.Find(c.target); t != nil {
-			w.changeFarEnd(newEdit(tx, t, runtimeActor()), c, inverse(c.kind))
+			w.changeFarEnd(newEdit(tx, t, runtimeActor()), c, kind)
 		}
 		return nil
 	})
+	if !session.OwnedElsewhere(err) {
+		return err
+	}
+	var there command.Params = &command.LinkTasks{TaskID: c.target, Kind: kind, TargetID: c.taskID, Reason: c.reason}
+	if !added {
+		there = &command.UnlinkTasks{TaskID: c.target, Kind: kind, TargetID: c.taskID, Reason: c.reason}
+	}
+	return command.Forward(ctx, there, err, &command.RelationshipsResult{})
 }
 
 func relationships(t *state.Task) []command.Relationship {

@@ -21,6 +21,9 @@ const (
 	lookAt = 500
 	// tryAgain is how long to wait when the store didn't take a fact.
 	tryAgain = time.Second
+	// lookElsewhere is how long a task waits before it looks again at those that it depends on
+	// in sessions of other nodes: what becomes of them is not told here.
+	lookElsewhere = 2 * time.Second
 )
 
 // runScheduler looks at what is due and starts what there is room for, until the
@@ -235,7 +238,8 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 		return ignoreGone(err)
 	}
 	for _, c := range links {
-		if err := ignoreGone(w.changeElsewhere(ctx, c)); err != nil {
+		// The other end may be a live node's; the task looks up by itself what it waits for.
+		if err := ignoreGone(w.changeElsewhere(ctx, c)); err != nil && !session.OwnedElsewhere(err) {
 			return err
 		}
 	}

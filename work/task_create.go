@@ -150,7 +150,8 @@ func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return res, c.linkElsewhere(ctx, id)
+	c.linkElsewhere(ctx, id)
+	return res, nil
 }
 
 func (c *creation) claim(tx *session.Tx, res *command.TaskResult) error {
@@ -287,18 +288,19 @@ func taskOf(tx *session.Tx, scope event.Scope, p *event.TaskCreated) state.Task 
 	return t
 }
 
-// linkElsewhere writes the other ends of edges to tasks of other sessions. If the
-// process stops before, recovery does it.
-func (c *creation) linkElsewhere(ctx context.Context, id string) error {
+// linkElsewhere writes the other ends of edges to tasks of other sessions. The task is there, so
+// what can't be written now is left to recovery, as if the process had stopped before; what the
+// task waits for is looked up meanwhile.
+func (c *creation) linkElsewhere(ctx context.Context, id string) {
 	for _, d := range c.depends {
 		if d.sessionID == c.to.SessionID || d.record != nil {
 			continue
 		}
-		if err := c.w.changeElsewhere(ctx, edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}); err != nil {
-			return err
+		change := edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}
+		if err := c.w.changeElsewhere(ctx, change); err != nil {
+			c.w.opt.Logger.Warn("an edge is written at one of its ends", "taskId", id, "targetId", d.task.TaskID, "error", err)
 		}
 	}
 	// A dependency that ended in the meantime didn't know of this one.
 	c.w.book.mark(c.to.SessionID, id)
-	return nil
 }

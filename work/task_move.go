@@ -12,9 +12,14 @@ import (
 // them are checked before the first is written; if the process stops in between, the
 // same command again writes the rest.
 func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.UpdateTask) error {
-	// One at a time: whether there is a cycle depends on all edges.
-	w.graph.Lock()
-	defer w.graph.Unlock()
+	var far []edgeChange
+	if err := w.changeGraph(func() error { return w.moveNearEnds(ctx, caller, p, &far) }); err != nil {
+		return err
+	}
+	return w.changeFarEnds(ctx, far)
+}
+
+func (w *Work) moveNearEnds(ctx context.Context, caller command.Caller, p *command.UpdateTask, far *[]edgeChange) error {
 	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
 	if err != nil {
 		return err
@@ -33,13 +38,13 @@ func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.U
 	}
 	for _, l := range remove {
 		c := edgeChange{taskID: l.TaskID, kind: l.Kind, target: l.TargetID, reason: l.Reason, change: "removed", status: edgeRemoved}
-		if _, err := w.changeEdge(ctx, caller, l, c); err != nil {
+		if _, err := w.changeNearEnd(ctx, caller, l, c, far); err != nil {
 			return err
 		}
 	}
 	for _, l := range add {
 		c := edgeChange{taskID: l.TaskID, kind: l.Kind, target: l.TargetID, reason: l.Reason, change: "added", status: edgeActive}
-		if _, err := w.changeEdge(ctx, caller, l, c); err != nil {
+		if _, err := w.changeNearEnd(ctx, caller, l, c, far); err != nil {
 			return err
 		}
 	}

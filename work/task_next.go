@@ -1,6 +1,7 @@
 package work
 
 import (
+	"slices"
 	"time"
 
 	"agentd/event"
@@ -47,8 +48,11 @@ func (w *Work) scheduleTask(e *edit, o outlook) (again time.Time, err error) {
 func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
 	switch e.t.NativeStatus {
 	case byDependency:
-		if len(openDependencies(&e.t)) == 0 {
+		open := openDependencies(&e.t)
+		if len(open) == 0 {
 			_, err = w.beginAttempt(e, false)
+		} else if w.m.IsShared() && slices.ContainsFunc(open, func(id string) bool { return e.tx.State.Tasks.Find(id) == nil }) {
+			again = e.tx.Now().Add(lookElsewhere)
 		}
 	case byAcceptance, byDelivery, byParts:
 		err = e.afterSuccess()
