@@ -113,8 +113,9 @@ func (p *passing) again(r *http.Request) {
 func (p *passing) Close() error { return p.body.Close() }
 
 // oneHop are headers that concern one connection, or that this node has answered
-// for already.
+// for already. What nodes say to one another is said by the node, never by a client.
 var oneHop = []string{
+	forwardedHeader, leaveHeader, leftHeader,
 	"Authorization", "Connection", "Content-Length", "Cookie", "Date", "Host", "Keep-Alive", "Origin", "Proxy-Authenticate", "Proxy-Authorization",
 	"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Request-Id",
 }

@@ -16,7 +16,7 @@ import (
 // token, and what its body takes in memory is part of the budget of all bodies.
 func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) error {
 	ctx := r.Context()
-	if id := r.Header.Get(leaveHeader); q.forwarded && id != "" {
+	if id := r.Header.Get(leaveHeader); q.forwarded && id != "" && r.Method == http.MethodPost {
 		var end func()
 		ctx, end = s.passed.untilLeft(ctx, q.tokenID(), id)
 		defer end()

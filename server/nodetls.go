@@ -131,9 +131,14 @@ func (n *NodeIdentity) dial(ctx context.Context, network, addr string) (net.Conn
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
-		return nil, fmt.Errorf("server: TLS with the node at %s: %w; all nodes need certificates of the same node.tls.ca", addr, err)
+		return nil, notDialled(network, fmt.Errorf("server: TLS with the node at %s: %w; all nodes need certificates of the same node.tls.ca", addr, err))
 	}
 	return conn, nil
+}
+
+// notDialled says that no connection came about, and so that nothing was sent; see unreached.
+func notDialled(network string, err error) error {
+	return &net.OpError{Op: "dial", Net: network, Err: err}
 }
 
 // verifyNode checks that a certificate is that of the node at a host.
@@ -170,8 +175,8 @@ func newNodeClient(opt *Options) *http.Client {
 			defer cancel()
 			return identity.dial(ctx, network, addr)
 		}
-		between.DialContext = func(_ context.Context, _, addr string) (net.Conn, error) {
-			return nil, fmt.Errorf("server: the node at %s doesn't use TLS: give it node.tls as well, or an https address to advertise", addr)
+		between.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
+			return nil, notDialled(network, fmt.Errorf("server: the node at %s doesn't use TLS: give it node.tls as well, or an https address to advertise", addr))
 		}
 	}
 	link := &nodeLink{base: between, alive: opt.NodeAlive, silence: opt.NodeSilence}

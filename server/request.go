@@ -154,6 +154,7 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 
 // identify finds the caller's identity.
 func (s *Server) identify(r *http.Request, q *request, public, cookies bool) error {
+	q.forwarded = r.Header.Get(forwardedHeader) != ""
 	l, err := s.authenticate(r, cookies)
 	if err != nil {
 		if public {
@@ -166,7 +167,7 @@ func (s *Server) identify(r *http.Request, q *request, public, cookies bool) err
 	if q.caller.Workspace, err = workspaceOf(r.Header); err != nil {
 		return err
 	}
-	q.authorization, q.forwarded = "Bearer "+l.token, r.Header.Get(forwardedHeader) != ""
+	q.authorization = "Bearer " + l.token
 	q.caller.TraceID, q.caller.SpanID = traceOf(r.Header.Get("Traceparent"))
 	if q.caller.TraceID != "" {
 		q.caller.TraceState = event.ParseTraceState(strings.Join(r.Header.Values("Tracestate"), ","))

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,19 +77,45 @@ func sayStarting(ids *event.IDs) http.HandlerFunc {
 	}
 }
 
-// lentListener is a listener that is given back open.
+// startingConnections bounds the connections that are open at a time while a node starts.
+const startingConnections = 1024
+
+// lentListener is a listener that is given back open, and that has few connections until then.
 type lentListener struct {
 	net.Listener
 	over atomic.Bool
+	open atomic.Int64
 }
 
 // Accept implements [net.Listener].
 func (l *lentListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil && l.over.Load() {
-		return nil, errors.Join(net.ErrClosed, err)
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil && l.over.Load() {
+			return nil, errors.Join(net.ErrClosed, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= startingConnections {
+			return &lentConn{Conn: c, open: &l.open}, nil
+		}
+		l.open.Add(-1)
+		_ = c.Close() // its client tries again, as after a 503
 	}
-	return c, err
+}
+
+// lentConn is counted until it is closed.
+type lentConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+// Close implements [net.Conn].
+func (c *lentConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
 }
 
 // Close implements [net.Listener].

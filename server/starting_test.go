@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -72,4 +74,51 @@ func serveAll(t *testing.T, l net.Listener, secure *tls.Config) {
 		}
 	}()
 	t.Cleanup(func() { _ = ready.Close() })
+}
+
+// TestConnectionsAreBoundedWhileANodeStarts: who opens more connections than a node that starts
+// has room for finds them closed, and those of others are answered again once there is room.
+func TestConnectionsAreBoundedWhileANodeStarts(t *testing.T) {
+	l, err := server.Listen(t.Context(), "127.0.0.1:0", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	free := server.AnswerStarting(l, nil)
+	defer free()
+	var open []net.Conn
+	closeAll := sync.OnceFunc(func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	defer closeAll()
+	for refused := false; !refused; {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+		if len(open) <= 1024 {
+			continue
+		}
+		if len(open) > 4096 {
+			t.Fatal("no connection was refused")
+		}
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // the others stay open for seconds
+		_, err = c.Read(make([]byte, 1))
+		refused = errors.Is(err, io.EOF)
+	}
+	closeAll()
+	for {
+		res, err := http.Get("http://" + l.Addr().String())
+		if err != nil {
+			continue // the server hasn't seen all of them end yet
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("the answer is %d", res.StatusCode)
+		}
+		return
+	}
 }

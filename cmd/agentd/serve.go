@@ -232,9 +232,12 @@ func (s *serving) listenAsNode(ctx context.Context) (address string, err error) 
 	if err := s.listen(ctx); err != nil {
 		return "", err
 	}
-	s.free = server.AnswerStarting(s.listener, s.tls)
 	s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil)
-	return s.address, s.joinNodes()
+	if err := s.joinNodes(); err != nil {
+		return "", err
+	}
+	s.free = server.AnswerStarting(s.listener, s.tls)
+	return s.address, nil
 }
 
 func (s *serving) listen(ctx context.Context) (err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,24 +28,8 @@ func TestStartingNodeSaysSo(t *testing.T) {
 	made := call[command.CreateSessionResult](a, &command.CreateSession{})
 	a.stop(syscall.SIGKILL)
 
-	release := make(chan struct{})
-	letGo := sync.OnceFunc(func() { close(release) })
-	mcp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-release:
-		case <-r.Context().Done():
-		}
-		http.NotFound(w, r)
-	}))
-	defer mcp.Close()
+	held, letGo := f.held()
 	defer letGo()
-	text, err := os.ReadFile(f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := *f
-	held.config = writeFile(t, t.TempDir(), "held.yaml", string(text)+"mcp: [{id: held, url: "+mcp.URL+"}]\n")
-
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		defer letGo()
@@ -75,6 +60,78 @@ func TestStartingNodeSaysSo(t *testing.T) {
 		t.Errorf("ready: %d", res.StatusCode)
 	}
 	again.until(made.SessionID, "turn.completed", 1)
+}
+
+// held returns the fleet with nodes that don't get ready before they are let go.
+func (f *fleet) held() (held *fleet, letGo func()) {
+	f.t.Helper()
+	release := make(chan struct{})
+	letGo = sync.OnceFunc(func() { close(release) })
+	mcp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		http.NotFound(w, r)
+	}))
+	f.t.Cleanup(mcp.Close)
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out := *f
+	out.config = writeFile(f.t, f.t.TempDir(), "held.yaml", string(text)+"mcp: [{id: held, url: "+mcp.URL+"}]\n")
+	return &out, letGo
+}
+
+// TestStartingNodeIsKnownToOthers: a node that starts shows other nodes the certificate that is for
+// them, and clients theirs. So what a client asks of it through another node waits for it.
+func TestStartingNodeIsKnownToOthers(t *testing.T) {
+	ca, public := newAuthority(t), newAuthority(t)
+	cert, key := public.sign(t.TempDir(), "127.0.0.1", both...)
+	f := newFleet(t, "1h", slow).quick()
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.config = writeFile(t, t.TempDir(), "public.yaml", string(text)+"tls: {cert: "+cert+", key: "+key+"}\n")
+	dirs := []string{f.dir(), f.dir()}
+	of := []*fleet{f.withCertificate(ca, dirs[0]), f.withCertificate(ca, dirs[1])}
+	a, b := of[0].node(dirs[0]), of[1].node(dirs[1])
+	made, err := client.Call[command.CreateSessionResult](t.Context(), a.trusting(), &command.CreateSession{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stop(syscall.SIGKILL)
+	held, letGo := of[0].held()
+	defer letGo()
+	address := strings.TrimPrefix(a.url, "https://")
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		defer letGo()
+		for {
+			c, err := net.Dial("tcp", address)
+			if err == nil {
+				_ = c.Close()
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		answered := make(chan error, 1)
+		go func() { answered <- b.again(made.SessionID) }()
+		select {
+		case err := <-answered:
+			t.Errorf("the command didn't wait for its node: %v", err)
+			return
+		case <-time.After(time.Second):
+		}
+		letGo()
+		if err := <-answered; err != nil {
+			t.Errorf("through another node: %v", err)
+		}
+	})
+	held.node(dirs[0], "--listen", address)
+	beside.Wait()
 }
 
 // checkStarting waits until a node listens, and checks what it says before it is ready.
