@@ -80,11 +80,12 @@ func (h *Hub) disconnectChannel(ctx context.Context, caller command.Caller, p *c
 	if err != nil {
 		return nil, err
 	}
+	each := command.PassOver(ctx)
 	for _, l := range links {
 		if l.SessionID == c.Home || l.Status != state.ChannelConnected {
 			continue
 		}
-		if err := h.disconnectLink(ctx, p.ChannelID, l.SessionID, gone[l.SessionID], d); err != nil {
+		if err := h.disconnectLink(each, p.ChannelID, l.SessionID, gone[l.SessionID], d); err != nil {
 			return nil, err
 		}
 	}

@@ -143,7 +143,7 @@ func (t *Table) Do(ctx context.Context, c Caller, p Params) (any, error) {
 	ctx, wrote := withWritten(ctx)
 	return inPages(p, func() (any, error) {
 		res, err := handle(ctx, c, p)
-		return res, wrote.settle(err)
+		return res, wrote.settle(p, err)
 	})
 }
 

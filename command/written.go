@@ -31,12 +31,21 @@ func NoteWritten(ctx context.Context) {
 	}
 }
 
-// settle returns how the command ended: if a part of it was carried out, no longer with the
-// node that could do all of it.
-func (w *written) settle(err error) error {
+// PassOver returns a context in which facts don't count as a part of the command: those that the
+// same command, carried out again, finds and passes over.
+func PassOver(ctx context.Context) context.Context {
+	return context.WithValue(ctx, writtenKey{}, (*written)(nil))
+}
+
+// settle returns how a call ended: if a part of it was carried out, no longer with the node that
+// could do all of it. With an idempotency key that node finds what was done.
+func (w *written) settle(p Params, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Elsewhere == "" || !w.facts.Load() {
 		return err
 	}
-	return fault.New(fault.Unavailable, "a part of the command was carried out, and the rest was not: %s; look at what there is before you repeat it", f.Detail)
+	if m, ok := p.(Mutating); ok && m.Key() != "" {
+		return err
+	}
+	return fault.New(fault.Unavailable, "a part of the command was carried out, and what became of the rest isn't known: %s; look at what there is before you repeat it", f.Detail)
 }

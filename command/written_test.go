@@ -13,13 +13,16 @@ import (
 func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 	owned := &fault.Error{Kind: fault.Unavailable, Detail: "it is another node's", Elsewhere: "http://127.0.0.1:1"}
 	for name, c := range map[string]struct {
-		writes, nested bool
-		err            error
-		elsewhere      bool
+		writes, nested, passed bool
+		key                    string
+		err                    error
+		elsewhere              bool
 	}{
 		"nothing was written": {err: owned, elsewhere: true},
 		"something was":       {writes: true, err: owned},
 		"a part wrote":        {writes: true, nested: true, err: owned},
+		"what is passed over": {writes: true, passed: true, err: owned, elsewhere: true},
+		"with a key":          {writes: true, key: "k", err: owned, elsewhere: true},
 		"another fault":       {writes: true, err: fault.New(fault.Conflict, "no")},
 		"no fault":            {writes: true},
 	} {
@@ -31,7 +34,10 @@ func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 				}
 				return &ListNodesResult{}, nil
 			})
-			Handle(table, func(ctx context.Context, caller Caller, _ *GetQuotas) (*GetQuotasResult, error) {
+			Handle(table, func(ctx context.Context, caller Caller, _ *SetQuotas) (*GetQuotasResult, error) {
+				if c.passed {
+					ctx = PassOver(ctx)
+				}
 				if c.nested {
 					if _, err := table.Do(ctx, caller, &ListNodes{}); err != nil {
 						return nil, err
@@ -41,7 +47,7 @@ func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 				}
 				return &GetQuotasResult{}, c.err
 			})
-			_, err := table.Do(t.Context(), Local(), &GetQuotas{})
+			_, err := table.Do(t.Context(), Local(), &SetQuotas{Mutation: Mutation{IdempotencyKey: c.key}, Account: "acme", Reset: true})
 			if (err == nil) != (c.err == nil) {
 				t.Fatalf("got %v, want %v", err, c.err)
 			}

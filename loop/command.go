@@ -304,7 +304,7 @@ func (l *Loop) adoptRulesAs(ctx context.Context, caller command.Caller, sessionI
 	}); err != nil {
 		return err
 	}
-	return l.adoptRulesOf(ctx, sessionID, root)
+	return l.adoptRulesOf(command.PassOver(ctx), sessionID, root)
 }
 
 // compactThread asks for a compaction and waits for its end.

@@ -61,7 +61,7 @@ func (l *Loop) adoptProjectAs(ctx context.Context, caller command.Caller, sessio
 	if err := l.m.See(ctx, caller, sessionID); err != nil {
 		return err
 	}
-	return l.adoptProject(ctx, sessionID)
+	return l.adoptProject(command.PassOver(ctx), sessionID)
 }
 
 // withProject are the rules of a session with those that are kept for its project by

@@ -175,6 +175,9 @@ func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools, ahead bo
 	}
 	for _, r := range runs {
 		request, ok := requested(r.call.ToolCallID)
+		if !ok && ahead {
+			return nil, errMoved // the session came back with another answer
+		}
 		if !ok {
 			return nil, fmt.Errorf("loop: no model requested tool call %s", r.call.ToolCallID)
 		}

@@ -186,9 +186,7 @@ func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
 	case err != nil:
 		return nil, err
 	}
-	if c.wantsFacts() {
-		f.loadAhead(ctx)
-	}
+	f.loadAhead(ctx)
 	out, err := f.read(ctx, c, first)
 	if err != nil {
 		return nil, err
@@ -203,20 +201,25 @@ func (f *Feed) deliver(ctx context.Context) ([]FeedRecord, error) {
 	return out, nil
 }
 
-// loadAhead reads facts of the changes that come next, of sessions that the caller may see.
+// loadAhead reads facts of the changes that come next, of sessions that the caller may see, from a
+// store that reads many at once.
 func (f *Feed) loadAhead(ctx context.Context) {
+	reader, ok := f.m.opt.Store.(store.SpanReader)
+	if !ok || !f.page[0].wantsFacts() {
+		return
+	}
 	var seen []*feedChange
 	facts := uint64(0)
 	for _, c := range f.page {
 		if facts >= maxLoaded {
 			break
 		}
-		if c.wantsFacts() && f.m.See(ctx, f.caller, c.SessionID) == nil {
+		if c.sharesFacts() && f.m.See(ctx, f.caller, c.SessionID) == nil {
 			seen = append(seen, c)
 			facts += c.Last - c.First + 1
 		}
 	}
-	f.window.loadFacts(ctx, f.m.opt.Store, seen)
+	loadFacts(ctx, reader, seen)
 }
 
 // finishChange goes on to the next change.

@@ -23,9 +23,6 @@ type feedWindow struct {
 	// was read last.
 	news atomic.Uint64
 	seen uint64
-	// loading is held while facts of changes are read, so that feeds which are at the same
-	// place read them once.
-	loading sync.Mutex
 }
 
 const (
@@ -138,32 +135,33 @@ func readChanges(ctx context.Context, s store.Store, after string) ([]*feedChang
 	return list, nil
 }
 
-// loadFacts reads the facts of changes that share them, in as few questions as the store
-// allows: with a question for each change a feed of many sessions would be as slow as the way to
-// the store and back, and the store busy with answering. What can't be read is left out.
-func (w *feedWindow) loadFacts(ctx context.Context, s store.Store, changes []*feedChange) {
-	reader, ok := s.(store.SpanReader)
-	if !ok {
-		return
-	}
-	if w != nil {
-		w.loading.Lock()
-		defer w.loading.Unlock()
-	}
+// loadFacts reads the facts of changes, in their order, with one question: with a question for
+// each a feed of many sessions would be as slow as the way to the store and back, and the store
+// busy with answering. Another feed that is at the same place waits, and finds them. What can't
+// be read is left to who reads it by itself, and finds out why.
+func loadFacts(ctx context.Context, reader store.SpanReader, changes []*feedChange) {
 	var missing []*feedChange
 	var spans []store.Span
-	for _, c := range changes {
-		if c.wantsFacts() {
-			missing = append(missing, c)
-			spans = append(spans, store.Span{SessionID: c.SessionID, First: c.First, Last: c.Last})
+	defer func() {
+		for _, c := range missing {
+			c.mu.Unlock()
 		}
+	}()
+	for _, c := range changes {
+		c.mu.Lock()
+		if c.loaded || c.asked {
+			c.mu.Unlock()
+			continue
+		}
+		missing = append(missing, c)
+		spans = append(spans, store.Span{SessionID: c.SessionID, First: c.First, Last: c.Last})
 	}
 	if len(spans) < 2 {
 		return
 	}
 	read, err := reader.ReadSpans(ctx, spans)
 	if err != nil {
-		read = make([][]store.Record, len(spans)) // who reads them one by one finds out why
+		return
 	}
 	for i, c := range missing {
 		c.keepFacts(read[i])
@@ -180,19 +178,15 @@ func (c *feedChange) wantsFacts() bool {
 	return c.sharesFacts() && !c.loaded && !c.asked
 }
 
-// keepFacts keeps what was read together with others, if it is there and isn't too large.
+// keepFacts keeps what was read together with others, if it is there and isn't too large. The
+// lock is held.
 func (c *feedChange) keepFacts(facts []store.Record) {
 	bytes := 0
 	for i := range facts {
 		bytes += len(facts[i].Data)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.asked = true
-	if len(facts) == 0 || c.loaded {
-		return
-	}
-	if c.loaded = true; bytes <= maxSharedBytes {
+	c.asked, c.loaded = true, len(facts) > 0
+	if bytes <= maxSharedBytes {
 		c.facts = facts
 	}
 }

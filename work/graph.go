@@ -2,6 +2,8 @@ package work
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -163,85 +165,71 @@ func cancelledAbove(st *state.Session, t *state.Task) *state.Task {
 // maxDepth bounds how deep tasks are nested.
 const maxDepth = 64
 
-func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (*command.RelationshipsResult, error) {
-	c := edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "added", status: edgeActive}
-	return w.changeEdge(ctx, caller, p, c, func() error { return w.checkLink(ctx, caller, p) })
+// linkTasks writes an edge at its near end and, where the other end is a task that keeps it too,
+// there. What another node has to write is left to linkedTasks, which a repeated call reaches too.
+func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (res *command.RelationshipsResult, err error) {
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	if err := w.checkLink(ctx, caller, p); err != nil {
+		return nil, err
+	}
+	return w.changeEdge(ctx, caller, p, added(p))
+}
+
+func (w *Work) linkedTasks(ctx context.Context, _ command.Caller, p *command.LinkTasks, res *command.RelationshipsResult) (*command.RelationshipsResult, error) {
+	return res, w.changeFarEnds(ctx, []edgeChange{added(p)})
+}
+
+func added(p *command.LinkTasks) edgeChange {
+	return edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "added", status: edgeActive}
 }
 
 func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *command.UnlinkTasks) (*command.RelationshipsResult, error) {
-	c := edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "removed", status: edgeRemoved}
-	return w.changeEdge(ctx, caller, p, c, func() error {
-		found, err := w.findVisibleTask(ctx, caller, p.TaskID)
-		if err == nil && !hasEdge(found.task, p.Kind, p.TargetID) {
-			err = fault.New(fault.NotFound, "task %s has no edge %s to %s", p.TaskID, p.Kind, p.TargetID)
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	near, err := w.findVisibleTask(ctx, caller, p.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if !hasEdge(near.task, p.Kind, p.TargetID) { // the other end may be left of an earlier call
+		far, err := w.findVisibleTask(ctx, caller, p.TargetID)
+		if err != nil || !hasEdge(far.task, inverse(p.Kind), p.TaskID) {
+			return nil, fault.New(fault.NotFound, "task %s has no edge %s to %s", p.TaskID, p.Kind, p.TargetID)
 		}
-		return err
-	})
+	}
+	return w.changeEdge(ctx, caller, p, removed(p))
+}
+
+func (w *Work) unlinkedTasks(ctx context.Context, _ command.Caller, p *command.UnlinkTasks, res *command.RelationshipsResult) (*command.RelationshipsResult, error) {
+	return res, w.changeFarEnds(ctx, []edgeChange{removed(p)})
+}
+
+func removed(p *command.UnlinkTasks) edgeChange {
+	return edgeChange{taskID: p.TaskID, kind: p.Kind, target: p.TargetID, reason: p.Reason, change: "removed", status: edgeRemoved}
 }
 
 // edgeChange is a change of one edge.
 type edgeChange struct{ taskID, kind, target, reason, change, status string }
 
-// changeEdge writes an edge that passes a check at its near end and, where the other end is a
-// task that keeps it too, there.
-func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange, check func() error) (*command.RelationshipsResult, error) {
-	var res *command.RelationshipsResult
-	var far []edgeChange
-	err := w.changeGraph(func() (err error) {
-		if err = check(); err == nil {
-			res, err = w.changeNearEnd(ctx, caller, p, c, &far)
-		}
-		return err
-	})
-	if err == nil {
-		err = w.changeFarEnds(ctx, far)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
-}
-
-// changeGraph checks and changes edges, one after another: whether there is a cycle depends on all
-// of them. Ends in other sessions are written afterwards, since their node may wait for this one.
-func (w *Work) changeGraph(change func() error) error {
-	w.graph.Lock()
-	defer w.graph.Unlock()
-	return change()
-}
-
-// changeFarEnds writes the other ends of edges whose near ends are durable.
-func (w *Work) changeFarEnds(ctx context.Context, changes []edgeChange) error {
-	for _, c := range changes {
-		if err := w.changeElsewhere(ctx, c); err != nil {
-			return fault.New(fault.Unavailable, "the edge is written at task %s, and not at its other end, task %s: %v; repeat the call", c.taskID, c.target, err)
-		}
-	}
-	return nil
-}
-
-// changeNearEnd writes an edge at its near end, and at the other end too if that is in the same
-// session; else the change is added to far.
-func (w *Work) changeNearEnd(ctx context.Context, caller command.Caller, p command.Params, c edgeChange, far *[]edgeChange) (*command.RelationshipsResult, error) {
+// changeEdge writes an edge at its near end and, unless that is another node's, at the other one:
+// in the same write if it is in the same session. The lock of the graph is held, because whether
+// there is a cycle depends on all edges.
+func (w *Work) changeEdge(ctx context.Context, caller command.Caller, p command.Params, c edgeChange) (*command.RelationshipsResult, error) {
 	found, err := w.findVisibleTask(ctx, caller, c.taskID)
 	if err != nil {
 		return nil, err
 	}
-	other := false
 	res, err := session.Write(ctx, w.m, caller, p, found.sessionID, event.ByWork, func(tx *session.Tx) (*command.RelationshipsResult, error) {
 		e, err := found.edit(tx, session.ActorOf(caller))
 		if err != nil {
 			return nil, err
 		}
-		other = false
 		if hasEdge(&e.t, c.kind, c.target) != (c.change == "added") {
 			e.edge(c.change, c.kind, c.target, c.status, c.reason)
 		}
 		if inv := inverse(c.kind); inv != "" {
 			if t := tx.State.Tasks.Find(c.target); t != nil {
 				w.changeFarEnd(newEdit(tx, t, e.by), c, inv)
-			} else {
-				other = true
 			}
 		}
 		if err := w.afterEdge(e, c); err != nil {
@@ -249,10 +237,13 @@ func (w *Work) changeNearEnd(ctx context.Context, caller command.Caller, p comma
 		}
 		return &command.RelationshipsResult{Relationships: relationships(&e.t)}, nil
 	})
-	if err == nil && other {
-		*far = append(*far, c)
+	if err != nil {
+		return nil, err
 	}
-	return res, err
+	if err := w.changeFarSession(ctx, c); err != nil && !session.OwnedElsewhere(err) {
+		return nil, err
+	}
+	return res, nil
 }
 
 // afterEdge holds a task that waits in line and got something to wait for.
@@ -273,32 +264,54 @@ func (w *Work) changeFarEnd(e *edit, c edgeChange, kind string) {
 	}
 }
 
-// changeElsewhere writes the other end of an edge in another session, if it isn't there: on the
-// node that owns that session, if a caller's token is at hand. If the process stops before, the
-// near end is there, and recovery writes this one.
-func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
+// changeFarSession writes the other end of an edge in another session, if it isn't there. If the
+// process stops before, the near end is there, and recovery writes this one.
+func (w *Work) changeFarSession(ctx context.Context, c edgeChange) error {
+	kind := inverse(c.kind)
+	if kind == "" {
+		return nil
+	}
 	far, err := w.findVisibleTask(ctx, localCaller(), c.target)
 	if err != nil {
 		return err
 	}
-	kind, added := inverse(c.kind), c.change == "added"
-	if hasEdge(far.task, kind, c.taskID) == added {
+	if hasEdge(far.task, kind, c.taskID) == (c.change == "added") || far.record != nil || far.task.Status == state.TaskArchived {
 		return nil
 	}
-	err = w.m.Emit(ctx, far.sessionID, event.ByWork, func(tx *session.Tx) error {
+	return w.m.Emit(ctx, far.sessionID, event.ByWork, func(tx *session.Tx) error {
 		if t := tx.State.Tasks.Find(c.target); t != nil {
 			w.changeFarEnd(newEdit(tx, t, runtimeActor()), c, kind)
 		}
 		return nil
 	})
+}
+
+// changeElsewhere is changeFarSession on whichever node owns that session, if a caller's token is
+// at hand. The lock of the graph must not be held: that node may wait for this one.
+func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
+	err := w.changeFarSession(ctx, c)
 	if !session.OwnedElsewhere(err) {
 		return err
 	}
-	var there command.Params = &command.LinkTasks{TaskID: c.target, Kind: kind, TargetID: c.taskID, Reason: c.reason}
-	if !added {
-		there = &command.UnlinkTasks{TaskID: c.target, Kind: kind, TargetID: c.taskID, Reason: c.reason}
+	var there command.Params = &command.LinkTasks{TaskID: c.target, Kind: inverse(c.kind), TargetID: c.taskID, Reason: c.reason}
+	if c.change != "added" {
+		there = &command.UnlinkTasks{TaskID: c.target, Kind: inverse(c.kind), TargetID: c.taskID, Reason: c.reason}
 	}
 	return command.Forward(ctx, there, err, &command.RelationshipsResult{})
+}
+
+// changeFarEnds writes the other ends of edges whose near ends are durable.
+func (w *Work) changeFarEnds(ctx context.Context, changes []edgeChange) error {
+	var errs []error
+	for _, c := range changes {
+		if err := w.changeElsewhere(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("task %s: %w", c.target, err))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "edges of task %s are not written at their other ends: %v; repeat the call", changes[0].taskID, errors.Join(errs...))
 }
 
 func relationships(t *state.Task) []command.Relationship {
@@ -433,15 +446,18 @@ func (w *Work) taskStandings(ctx context.Context, sessionID string, ids []string
 		return nil
 	})
 	out := map[string]string{}
-	for _, id := range missing {
+	slices.Sort(missing)
+	for _, id := range slices.Compact(missing) {
 		f, err := w.findVisibleTask(ctx, localCaller(), id)
 		switch {
-		case fault.KindOf(err) == fault.NotFound && err != nil:
-			continue
-		case err != nil:
+		case err == nil:
+			out[id] = edgeStatus(f.task)
+		case fault.KindOf(err) == fault.NotFound:
+		case session.Passing(err):
 			return nil, err
+		default: // one that can't be read holds up those who wait for it, and no others
+			w.opt.Logger.Error("a task that others depend on can't be read", "taskId", id, "error", err)
 		}
-		out[id] = edgeStatus(f.task)
 	}
 	return out, err
 }

@@ -21,9 +21,11 @@ const (
 	lookAt = 500
 	// tryAgain is how long to wait when the store didn't take a fact.
 	tryAgain = time.Second
-	// lookElsewhere is how long a task waits before it looks again at those that it depends on
-	// in sessions of other nodes: what becomes of them is not told here.
-	lookElsewhere = 2 * time.Second
+	// A task looks again at those that it depends on in other sessions: what becomes of them on
+	// other nodes is not told here. First it does so after soonElsewhere, and the longer it waits
+	// the rarer, up to lateElsewhere.
+	soonElsewhere = 2 * time.Second
+	lateElsewhere = time.Minute
 )
 
 // runScheduler looks at what is due and starts what there is room for, until the
@@ -238,9 +240,12 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 		return ignoreGone(err)
 	}
 	for _, c := range links {
-		// The other end may be a live node's; the task looks up by itself what it waits for.
-		if err := ignoreGone(w.changeElsewhere(ctx, c)); err != nil && !session.OwnedElsewhere(err) {
+		err := ignoreGone(w.changeFarSession(ctx, c))
+		if err != nil && !w.m.IsShared() {
 			return err
+		}
+		if err != nil { // it is a live node's, mostly; the task looks up by itself what it waits for
+			w.opt.Logger.Info("an edge is written at one of its ends", "taskId", c.taskID, "targetId", c.target, "error", err)
 		}
 	}
 	if w.isManualRecovery() {

@@ -150,8 +150,7 @@ func (c *creation) write(ctx context.Context) (*command.TaskResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.linkElsewhere(ctx, id)
-	return res, nil
+	return res, c.linkElsewhere(ctx, id)
 }
 
 func (c *creation) claim(tx *session.Tx, res *command.TaskResult) error {
@@ -288,19 +287,24 @@ func taskOf(tx *session.Tx, scope event.Scope, p *event.TaskCreated) state.Task 
 	return t
 }
 
-// linkElsewhere writes the other ends of edges to tasks of other sessions. The task is there, so
-// what can't be written now is left to recovery, as if the process had stopped before; what the
-// task waits for is looked up meanwhile.
-func (c *creation) linkElsewhere(ctx context.Context, id string) {
+// linkElsewhere writes the other ends of edges to tasks of other sessions. If the process stops
+// before, recovery does it. Over a store that several nodes share it is left to recovery as well
+// what can't be written now: the task looks up by itself what it waits for.
+func (c *creation) linkElsewhere(ctx context.Context, id string) error {
 	for _, d := range c.depends {
 		if d.sessionID == c.to.SessionID || d.record != nil {
 			continue
 		}
 		change := edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}
-		if err := c.w.changeElsewhere(ctx, change); err != nil {
+		err := c.w.changeElsewhere(ctx, change)
+		if err != nil && !c.w.m.IsShared() {
+			return err
+		}
+		if err != nil {
 			c.w.opt.Logger.Warn("an edge is written at one of its ends", "taskId", id, "targetId", d.task.TaskID, "error", err)
 		}
 	}
 	// A dependency that ended in the meantime didn't know of this one.
 	c.w.book.mark(c.to.SessionID, id)
+	return nil
 }

@@ -12,43 +12,49 @@ import (
 // them are checked before the first is written; if the process stops in between, the
 // same command again writes the rest.
 func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.UpdateTask) error {
-	var far []edgeChange
-	if err := w.changeGraph(func() error { return w.moveNearEnds(ctx, caller, p, &far) }); err != nil {
-		return err
-	}
-	return w.changeFarEnds(ctx, far)
-}
-
-func (w *Work) moveNearEnds(ctx context.Context, caller command.Caller, p *command.UpdateTask, far *[]edgeChange) error {
-	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
+	changes, err := w.moveNearEnds(ctx, caller, p)
 	if err != nil {
 		return err
 	}
+	return w.changeFarEnds(ctx, changes)
+}
+
+// moveNearEnds writes the edges, and returns those whose other ends may be missing: also of edges
+// that were there, since an earlier update may have failed at them.
+func (w *Work) moveNearEnds(ctx context.Context, caller command.Caller, p *command.UpdateTask) (all []edgeChange, err error) {
+	w.graph.Lock()
+	defer w.graph.Unlock()
+	f, err := w.findVisibleTask(ctx, caller, p.TaskID)
+	if err != nil {
+		return nil, err
+	}
 	if err := notOfTurn(f.task); err != nil {
-		return err
+		return nil, err
 	}
 	if f.task.Terminal() {
-		return conflict(f.task, "it can no longer be moved in the graph")
+		return nil, conflict(f.task, "it can no longer be moved in the graph")
 	}
 	add, remove := edgesOf(f, p)
 	for _, l := range add {
 		if err := w.checkMove(ctx, caller, l); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, l := range remove {
-		c := edgeChange{taskID: l.TaskID, kind: l.Kind, target: l.TargetID, reason: l.Reason, change: "removed", status: edgeRemoved}
-		if _, err := w.changeNearEnd(ctx, caller, l, c, far); err != nil {
-			return err
+		all = append(all, removed((*command.UnlinkTasks)(l)))
+		if _, err := w.changeEdge(ctx, caller, l, all[len(all)-1]); err != nil {
+			return nil, err
 		}
 	}
 	for _, l := range add {
-		c := edgeChange{taskID: l.TaskID, kind: l.Kind, target: l.TargetID, reason: l.Reason, change: "added", status: edgeActive}
-		if _, err := w.changeNearEnd(ctx, caller, l, c, far); err != nil {
-			return err
+		if _, err := w.changeEdge(ctx, caller, l, added(l)); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	for _, on := range p.DependsOn {
+		all = append(all, edgeChange{taskID: p.TaskID, kind: edgeBlockedBy, target: on, reason: p.Reason, change: "added", status: edgeActive})
+	}
+	return all, nil
 }
 
 // edgesOf compares the edges that an update wants with those that are there. They

@@ -52,7 +52,8 @@ func (w *Work) nextBlocked(e *edit, o outlook) (again time.Time, err error) {
 		if len(open) == 0 {
 			_, err = w.beginAttempt(e, false)
 		} else if w.m.IsShared() && slices.ContainsFunc(open, func(id string) bool { return e.tx.State.Tasks.Find(id) == nil }) {
-			again = e.tx.Now().Add(lookElsewhere)
+			waited := e.tx.Now().Sub(e.t.UpdatedAt)
+			again = e.tx.Now().Add(min(max(waited/4, soonElsewhere), lateElsewhere))
 		}
 	case byAcceptance, byDelivery, byParts:
 		err = e.afterSuccess()

@@ -150,8 +150,8 @@ func (w *Work) Register(t *command.Table) {
 	command.Handle(t, w.resumeTask)
 	command.Handle(t, w.cancelTask)
 	command.Handle(t, w.archiveTask)
-	command.Handle(t, w.linkTasks)
-	command.Handle(t, w.unlinkTasks)
+	command.HandleKept(t, w.linkTasks, w.linkedTasks)
+	command.HandleKept(t, w.unlinkTasks, w.unlinkedTasks)
 	command.HandleReadModel(t, w.getTask)
 	command.HandleReadModel(t, w.listTasks)
 
