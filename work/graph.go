@@ -167,7 +167,7 @@ const maxDepth = 64
 
 // linkTasks writes an edge at its near end and, where the other end is a task that keeps it too,
 // there. What another node has to write is left to linkedTasks, which a repeated call reaches too.
-func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (res *command.RelationshipsResult, err error) {
+func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.LinkTasks) (*command.RelationshipsResult, error) {
 	w.graph.Lock()
 	defer w.graph.Unlock()
 	if err := w.checkLink(ctx, caller, p); err != nil {
@@ -300,11 +300,16 @@ func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
 	return command.Forward(ctx, there, err, &command.RelationshipsResult{})
 }
 
-// changeFarEnds writes the other ends of edges whose near ends are durable.
+// changeFarEnds writes the other ends of edges whose near ends are durable, and were not changed
+// again since: a call may be repeated late.
 func (w *Work) changeFarEnds(ctx context.Context, changes []edgeChange) error {
 	var errs []error
 	for _, c := range changes {
-		if err := w.changeElsewhere(ctx, c); err != nil {
+		near, err := w.findVisibleTask(ctx, localCaller(), c.taskID)
+		if err == nil && hasEdge(near.task, c.kind, c.target) == (c.change == "added") {
+			err = w.changeElsewhere(ctx, c)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("task %s: %w", c.target, err))
 		}
 	}
