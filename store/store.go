@@ -156,7 +156,8 @@ type Entry struct {
 // IndexOp changes one index entry.
 type IndexOp struct {
 	Entry
-	// Delete removes the entry; removing an absent one is not an error.
+	// Delete removes the entry; removing an absent one is not an error. In a store that several
+	// nodes share, one that another session puts at the same time may stay.
 	Delete bool
 	// IfAbsent makes the whole batch fail with ErrExists if the key exists.
 	IfAbsent bool

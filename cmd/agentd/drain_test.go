@@ -43,11 +43,11 @@ func (r *rolling) do(ctx context.Context, i int, p command.Params, res any) erro
 	return err
 }
 
-// unanswered reports whether no answer came, or that of a node which stops, or that of one which
-// a busy machine kept from writing for some seconds.
+// unanswered reports whether no answer came, or that of a node which stops or starts, or that of
+// one which a busy machine kept from writing for some seconds.
 func unanswered(err error) bool {
 	_, ok := errors.AsType[*url.Error](err)
-	return ok || strings.Contains(err.Error(), "the runtime is stopping") || strings.Contains(err.Error(), "the store has not taken a write")
+	return ok || strings.Contains(err.Error(), "the runtime is stopping") || strings.Contains(err.Error(), "this node is starting") || strings.Contains(err.Error(), "the store has not taken a write")
 }
 
 // states returns what the nodes say of each other.

@@ -38,6 +38,7 @@ func linearize(k *kit, nodes ...store.Store) {
 func linearHistory(k *kit, nodes ...store.Store) *history {
 	const clients, calls = 6, 60
 	h := &history{ids: sessionIDs("lin"), owners: make([]ownership, len(nodes))}
+	_, h.apart = k.s.(store.Shared)
 	errs := make([]error, clients)
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -67,6 +68,9 @@ func sessionIDs(prefix string) [linearSessions]string {
 type history struct {
 	ids   [linearSessions]string
 	clock atomic.Int64
+	// apart says that the removal of an entry is ordered by itself: in a store that is shared,
+	// what another session puts at the same time may stay.
+	apart bool
 
 	mu         sync.Mutex
 	operations []porcupine.Operation
@@ -76,8 +80,8 @@ type history struct {
 // ownership is what one node's clients know of its claims.
 type ownership [linearSessions]uint64
 
-// call runs one operation and records it.
-func (h *history) call(client int, in request, do func() (answer, error)) (answer, error) {
+// call runs one operation and records it, and with it those that happen only if it does.
+func (h *history) call(client int, in request, do func() (answer, error), with ...request) (answer, error) {
 	begin := h.clock.Add(1)
 	out, err := do()
 	end := h.clock.Add(1)
@@ -87,6 +91,11 @@ func (h *history) call(client int, in request, do func() (answer, error)) (answe
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.operations = append(h.operations, porcupine.Operation{ClientId: client, Input: in, Call: begin, Output: out, Return: end})
+	if out.outcome == done || out.outcome == unknown {
+		for _, in := range with {
+			h.operations = append(h.operations, porcupine.Operation{ClientId: client, Input: in, Call: begin, Output: out, Return: end})
+		}
+	}
 	return out, err
 }
 
@@ -122,6 +131,8 @@ func describeCall(in request, out answer) string {
 		return fmt.Sprintf("append s%d epoch %d %d…%d key %d=%q → %s", in.session, in.epoch, in.before+1, in.last.Sequence, in.key, in.value, result)
 	case opHead:
 		return fmt.Sprintf("head s%d → %d %.4x", in.session, out.head.Sequence, out.head.Hash)
+	case opRemove:
+		return fmt.Sprintf("remove key %d → %s", in.key, result)
 	case opGet:
 		return fmt.Sprintf("get key %d → %q", in.key, out.value)
 	}
@@ -208,9 +219,13 @@ func (c *client) release(ctx context.Context, session int) error {
 
 func (c *client) append(ctx context.Context, session int) error {
 	in, batch := c.batch(session)
+	var with []request
+	if in.remove && c.apart {
+		with, in.key = []request{{op: opRemove, key: in.key}}, -1
+	}
 	out, err := c.call(c.id, in, func() (answer, error) {
 		return outcomeOf(c.s.Append(ctx, []*store.Batch{batch})[0])
-	})
+	}, with...)
 	if err == nil && out.outcome == done {
 		c.heads[session] = in.last
 	}

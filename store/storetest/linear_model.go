@@ -22,6 +22,7 @@ const (
 	opAppend
 	opHead
 	opGet
+	opRemove
 )
 
 // outcome is how a call ended.
@@ -102,6 +103,13 @@ func possibleWorlds(w world, in request, out answer) []world {
 		return onlyIf(out.head == s.head, w)
 	case opGet:
 		return onlyIf(out.value == w.keys[in.key], w)
+	case opRemove:
+		after := w
+		after.keys[in.key] = ""
+		if out.outcome == unknown {
+			return []world{w, after}
+		}
+		return []world{after}
 	}
 	panic("storetest: an operation that the model doesn't know")
 }
