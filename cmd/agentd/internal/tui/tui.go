@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 
 	"agentd/cmd/agentd/internal/conversation"
 	"agentd/cmd/agentd/internal/facts"
@@ -67,6 +68,10 @@ var errTerminalGone = errors.New("the terminal is gone")
 // Run runs the client at a terminal until the user leaves.
 func Run(ctx context.Context, o *Options, in, out *os.File) error {
 	c := newClient(o)
+	// What is printed before the first message about the size would be broken at another width.
+	if cols, rows, err := term.GetSize(out.Fd()); err == nil && cols > 0 && rows > 0 {
+		c.cols, c.rows = cols, rows
+	}
 	tty := &ttyOutput{File: out, drawn: make(chan struct{}), marked: make(chan struct{}, 1)}
 	c.out = out
 	c.program = tea.NewProgram(c, tea.WithContext(context.WithoutCancel(ctx)), tea.WithInput(in), tea.WithOutput(tty), tea.WithoutSignalHandler(),
