@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentd/command"
 	"agentd/event"
@@ -261,5 +262,44 @@ func TestOwnServerIsForItsUserAlone(t *testing.T) {
 	}
 	if err := os.Chown(n.Socket, 0, 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestServerThatHasNotLeftItsNote: a server listens where the one before did, whose note is still
+// there. Who goes by that note isn't known to it, and waits for its own.
+func TestServerThatHasNotLeftItsNote(t *testing.T) {
+	t.Parallel()
+	p := newPerson(t)
+	p.output("run", "hello")
+	file := filepath.Join(p.home, ".local", "share", "agentd", noteFile)
+	own := mustRead(t, file)
+	former := bytes.ReplaceAll(own, []byte(p.serverNote().Token), []byte(strings.Repeat("0", len(p.serverNote().Token))))
+	replace := func(data []byte) {
+		t.Helper()
+		next := file + ".next"
+		if err := os.WriteFile(next, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(former)
+	asks := p.command("sessions", "--json")
+	var out bytes.Buffer
+	asks.Stdout, asks.Stderr = &out, &out
+	if err := asks.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- asks.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it didn't wait: %v %s", err, &out)
+	case <-time.After(time.Second): // what it waits for comes no sooner
+	}
+	replace(own)
+	if err := <-ended; err != nil || !strings.Contains(out.String(), "sess_") {
+		t.Errorf("%v %s", err, &out)
 	}
 }

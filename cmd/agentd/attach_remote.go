@@ -128,7 +128,14 @@ func (f *followServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil || !again || (req.Body != nil && req.GetBody == nil) {
 		return res, err
 	}
-	now, renewErr := f.renew(ctx, used, ends)
+	wait := time.Duration(0)
+	switch {
+	case ends:
+		wait = startWithin
+	case err == nil:
+		wait = noteWithin
+	}
+	now, renewErr := f.renew(ctx, used, wait)
 	if renewErr != nil {
 		if err == nil {
 			return res, nil
@@ -150,17 +157,21 @@ func (f *followServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(f.addressed(repeat, now))
 }
 
-// renew returns the note of the server that answers now, which may be the same unless that
-// one said that it ends.
-func (f *followServer) renew(ctx context.Context, used *serverNote, ends bool) (*serverNote, error) {
+// noteWithin is how long a server that doesn't know the noted token may take to leave its own
+// note: it listens where the one before did.
+const noteWithin = 10 * time.Second
+
+// renew returns the note of the server that answers now. If that of another one has to come, it
+// waits for it.
+func (f *followServer) renew(ctx context.Context, used *serverNote, wait time.Duration) (*serverNote, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.note != used {
 		return f.note, nil // another request was quicker
 	}
 	n, err := f.app.ensureServer(ctx, f.config, false)
-	if ends {
-		ctx, cancel := context.WithTimeout(ctx, startWithin)
+	if wait > 0 {
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
@@ -168,7 +179,7 @@ func (f *followServer) renew(ctx context.Context, used *serverNote, ends bool) (
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
-			case <-tick.C: // it hasn't closed its door yet
+			case <-tick.C: // it hasn't closed its door yet, or left its note
 			}
 			n, err = f.app.ensureServer(ctx, f.config, false)
 		}
