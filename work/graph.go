@@ -177,7 +177,7 @@ func (w *Work) linkTasks(ctx context.Context, caller command.Caller, p *command.
 }
 
 func (w *Work) linkedTasks(ctx context.Context, _ command.Caller, p *command.LinkTasks, res *command.RelationshipsResult) (*command.RelationshipsResult, error) {
-	return res, w.changeFarEnds(ctx, []edgeChange{added(p)})
+	return res, w.changeFarEnds(ctx, p.TaskID, []edgeChange{added(p)})
 }
 
 func added(p *command.LinkTasks) edgeChange {
@@ -201,7 +201,7 @@ func (w *Work) unlinkTasks(ctx context.Context, caller command.Caller, p *comman
 }
 
 func (w *Work) unlinkedTasks(ctx context.Context, _ command.Caller, p *command.UnlinkTasks, res *command.RelationshipsResult) (*command.RelationshipsResult, error) {
-	return res, w.changeFarEnds(ctx, []edgeChange{removed(p)})
+	return res, w.changeFarEnds(ctx, p.TaskID, []edgeChange{removed(p)})
 }
 
 func removed(p *command.UnlinkTasks) edgeChange {
@@ -210,6 +210,11 @@ func removed(p *command.UnlinkTasks) edgeChange {
 
 // edgeChange is a change of one edge.
 type edgeChange struct{ taskID, kind, target, reason, change, status string }
+
+// dependency is the edge from a task to one that it waits for.
+func dependency(taskID, on string) edgeChange {
+	return edgeChange{taskID: taskID, kind: edgeBlockedBy, target: on, change: "added", status: edgeActive}
+}
 
 // changeEdge writes an edge at its near end and, unless that is another node's, at the other one:
 // in the same write if it is in the same session. The lock of the graph is held, because whether
@@ -300,23 +305,29 @@ func (w *Work) changeElsewhere(ctx context.Context, c edgeChange) error {
 	return command.Forward(ctx, there, err, &command.RelationshipsResult{})
 }
 
-// changeFarEnds writes the other ends of edges whose near ends are durable, and were not changed
-// again since: a call may be repeated late.
-func (w *Work) changeFarEnds(ctx context.Context, changes []edgeChange) error {
+// changeFarEnds writes the other ends of a task's edges whose near ends are durable, and were not
+// changed again since: a call may be repeated late.
+func (w *Work) changeFarEnds(ctx context.Context, taskID string, changes []edgeChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	near, err := w.findVisibleTask(ctx, localCaller(), taskID)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, c := range changes {
-		near, err := w.findVisibleTask(ctx, localCaller(), c.taskID)
-		if err == nil && hasEdge(near.task, c.kind, c.target) == (c.change == "added") {
-			err = w.changeElsewhere(ctx, c)
+		if hasEdge(near.task, c.kind, c.target) != (c.change == "added") {
+			continue
 		}
-		if err != nil {
+		if err := w.changeElsewhere(ctx, c); err != nil {
 			errs = append(errs, fmt.Errorf("task %s: %w", c.target, err))
 		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "edges of task %s are not written at their other ends: %v; repeat the call", changes[0].taskID, errors.Join(errs...))
+	return fault.New(fault.Unavailable, "edges of task %s are not written at their other ends: %v; repeat the call", taskID, errors.Join(errs...))
 }
 
 func relationships(t *state.Task) []command.Relationship {

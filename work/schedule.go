@@ -227,7 +227,7 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 			w.book.addTask(sessionID, t)
 			for _, on := range openDependencies(t) {
 				if st.Tasks.Find(on) == nil {
-					links = append(links, edgeChange{taskID: t.TaskID, kind: edgeBlockedBy, target: on, change: "added", status: edgeActive})
+					links = append(links, dependency(t.TaskID, on))
 				}
 			}
 		}

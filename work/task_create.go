@@ -295,8 +295,7 @@ func (c *creation) linkElsewhere(ctx context.Context, id string) error {
 		if d.sessionID == c.to.SessionID || d.record != nil {
 			continue
 		}
-		change := edgeChange{taskID: id, kind: edgeBlockedBy, target: d.task.TaskID, change: "added", status: edgeActive}
-		err := c.w.changeElsewhere(ctx, change)
+		err := c.w.changeElsewhere(ctx, dependency(id, d.task.TaskID))
 		if err != nil && !c.w.m.IsShared() {
 			return err
 		}

@@ -16,7 +16,7 @@ func (w *Work) moveTask(ctx context.Context, caller command.Caller, p *command.U
 	if err != nil {
 		return err
 	}
-	return w.changeFarEnds(ctx, changes)
+	return w.changeFarEnds(ctx, p.TaskID, changes)
 }
 
 // moveNearEnds writes the edges, and returns those whose other ends may be missing: also of edges
@@ -52,7 +52,9 @@ func (w *Work) moveNearEnds(ctx context.Context, caller command.Caller, p *comma
 		}
 	}
 	for _, on := range p.DependsOn {
-		all = append(all, edgeChange{taskID: p.TaskID, kind: edgeBlockedBy, target: on, reason: p.Reason, change: "added", status: edgeActive})
+		c := dependency(p.TaskID, on)
+		c.reason = p.Reason
+		all = append(all, c)
 	}
 	return all, nil
 }
