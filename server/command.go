@@ -75,7 +75,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 	limited := withDeadline(ctx, s.opt.CommandTimeout)
 	defer limited.end()
 	ctx = limited
-	if q.authorization != "" && !q.forwarded {
+	if q.authorization != "" && !q.part {
 		ctx = command.WithForwarder(ctx, s.forwarderOf(q))
 	}
 	value, err := s.backend.Do(ctx, q.caller, p)
@@ -84,7 +84,7 @@ func (s *Server) runCommand(ctx context.Context, q *request, d *command.Def, bod
 		if to == "" {
 			break
 		}
-		result, failed := s.forwardCommand(ctx, q, to, d, body, err)
+		result, failed := s.forwardCommand(ctx, q, to, d, body, forwardedWhole, err)
 		if !onItsWay(failed) || time.Since(began) > s.opt.MoveWait || !pause(ctx, nodeCheck/2) {
 			return result, failed
 		}

@@ -19,11 +19,23 @@ import (
 // again: while an owner changes, two nodes may each take the other for it.
 const forwardedHeader = "Agentd-Forwarded"
 
+// What the header says of a request. Parts of a whole command are passed on wherever it is
+// carried out; those of a part aren't, so that no request goes further than two nodes.
+const (
+	forwardedWhole = "1"
+	forwardedPart  = "part"
+)
+
 // forwardable returns where a request that failed can be carried out, or nothing.
 func (q *request) forwardable(err error) string {
 	if q.authorization == "" || q.forwarded {
 		return ""
 	}
+	return elsewhere(err)
+}
+
+// elsewhere returns the node that can do what this one can't, or nothing.
+func elsewhere(err error) string {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return ""
@@ -33,8 +45,8 @@ func (q *request) forwardable(err error) string {
 
 // forwardCommand has the node that owns the session carry out a command, with the
 // caller's own token. What that node answers is the answer.
-func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *command.Def, body []byte, why error) ([]byte, error) {
-	res, err := s.forwardRequest(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body)
+func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *command.Def, body []byte, mark string, why error) ([]byte, error) {
+	res, err := s.forwardRequest(ctx, q, http.MethodPost, to+"/v1/commands/"+string(d.Name), nil, body, mark)
 	if err != nil {
 		return nil, notAnswered(why, err)
 	}
@@ -63,7 +75,7 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 func (s *Server) forwarderOf(q *request) command.Forwarder {
 	return func(ctx context.Context, p command.Params, why error) (json.RawMessage, error) {
 		d, known := command.Lookup(p.Command())
-		to := q.forwardable(why)
+		to := elsewhere(why)
 		if !known || to == "" {
 			return nil, why
 		}
@@ -71,7 +83,7 @@ func (s *Server) forwarderOf(q *request) command.Forwarder {
 		if err != nil {
 			return nil, errors.Join(why, err)
 		}
-		return s.forwardCommand(ctx, q, to, d, body, why)
+		return s.forwardCommand(ctx, q, to, d, body, forwardedPart, why)
 	}
 }
 
@@ -79,7 +91,7 @@ func (s *Server) forwarderOf(q *request) command.Forwarder {
 func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request, to string, why error) error {
 	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	res, err := s.forwardRequest(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil)
+	res, err := s.forwardRequest(ctx, q, r.Method, to+r.URL.RequestURI(), r.Header, nil, forwardedWhole)
 	if err != nil {
 		return notReached(why, err)
 	}
@@ -126,7 +138,7 @@ func (f *flushing) Write(p []byte) (int, error) {
 }
 
 // forwardRequest sends a request to another node.
-func (s *Server) forwardRequest(ctx context.Context, q *request, method, to string, header http.Header, body []byte) (*http.Response, error) {
+func (s *Server) forwardRequest(ctx context.Context, q *request, method, to string, header http.Header, body []byte, mark string) (*http.Response, error) {
 	if _, err := url.Parse(to); err != nil {
 		return nil, err
 	}
@@ -144,7 +156,7 @@ func (s *Server) forwardRequest(ctx context.Context, q *request, method, to stri
 	}
 	req.Header.Set("Authorization", q.authorization)
 	req.Header.Set("X-Request-ID", q.id)
-	req.Header.Set(forwardedHeader, "1")
+	req.Header.Set(forwardedHeader, mark)
 	s.metrics.forwarded.Add(1)
 	return s.nodes.Do(req) //nolint:gosec // as above
 }

@@ -68,7 +68,7 @@ func (s *Server) tellLeft(r *http.Request, q *request, to, id string) {
 	}
 	req.Header.Set("Authorization", q.authorization)
 	req.Header.Set("X-Request-ID", q.id)
-	req.Header.Set(forwardedHeader, "1")
+	req.Header.Set(forwardedHeader, forwardedWhole)
 	req.Header.Set(leftHeader, id)
 	res, err := s.nodes.Do(req) //nolint:gosec // as above
 	if err != nil {

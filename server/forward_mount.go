@@ -144,7 +144,7 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 		req.Header.Set("Authorization", q.authorization)
 	}
 	req.Header.Set("X-Request-ID", q.id)
-	req.Header.Set(forwardedHeader, "1")
+	req.Header.Set(forwardedHeader, forwardedWhole)
 	if r.Method == http.MethodPost { // what may end something when its client leaves
 		leave := rand.Text()
 		req.Header.Set(leaveHeader, leave)

@@ -41,7 +41,7 @@ func (s *Server) serveMount(w *recorder, r *http.Request, q *request, m *Mount) 
 	}
 	if q.authorization != "" && !m.Spools {
 		pass.command = func(ctx context.Context, to string, d *command.Def, body []byte, why error) ([]byte, error) {
-			return s.forwardCommand(ctx, q, to, d, body, why)
+			return s.forwardCommand(ctx, q, to, d, body, forwardedWhole, why)
 		}
 	}
 	header := w.Header().Clone()

@@ -54,7 +54,7 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	header := http.Header{}
 	header.Set("Authorization", q.authorization)
 	header.Set("X-Request-ID", q.id)
-	header.Set(forwardedHeader, "1")
+	header.Set(forwardedHeader, forwardedWhole)
 	s.metrics.forwarded.Add(1)
 	conn, _, err := websocket.Dial(ctx, to+"/v1/ws", &websocket.DialOptions{HTTPClient: s.nodes, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled}) //nolint:bodyclose // Dial closes it
 	if err != nil {

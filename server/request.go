@@ -28,9 +28,10 @@ type request struct {
 	// known says that the answer is none to keep in the log.
 	known bool
 	// authorization is the header, for a node that the request is passed on to;
-	// forwarded says that a node passed it on to us.
-	authorization string
-	forwarded     bool
+	// forwarded says that a node passed it on to us, and part that it is a part of what that
+	// node does.
+	authorization   string
+	forwarded, part bool
 	// socket says that the request is a WebSocket connection.
 	socket bool
 	// answer is notified when the answer was sent, for commands over HTTP.
@@ -154,7 +155,8 @@ func (s *Server) serveRequest(w *recorder, r *http.Request, q *request) error {
 
 // identify finds the caller's identity.
 func (s *Server) identify(r *http.Request, q *request, public, cookies bool) error {
-	q.forwarded = r.Header.Get(forwardedHeader) != ""
+	mark := r.Header.Get(forwardedHeader)
+	q.forwarded, q.part = mark != "", mark == forwardedPart
 	l, err := s.authenticate(r, cookies)
 	if err != nil {
 		if public {

@@ -241,7 +241,7 @@ func (s *Server) snapshot(ctx context.Context, q *request, sessionID string) ([]
 	v, err := s.backend.Do(ctx, q.caller, p)
 	if to := q.forwardable(err); to != "" {
 		d, _ := command.Lookup(p.Command())
-		return s.forwardCommand(ctx, q, to, d, mustMarshal(p), err)
+		return s.forwardCommand(ctx, q, to, d, mustMarshal(p), forwardedWhole, err)
 	}
 	if err != nil {
 		return nil, err

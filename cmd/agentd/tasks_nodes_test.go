@@ -39,6 +39,18 @@ func TestTasksOfSeveralNodes(t *testing.T) {
 	}
 	call[command.RelationshipsResult](a, &command.LinkTasks{TaskID: waits.TaskID, Kind: "blocked_by", TargetID: second.TaskID})
 
+	// Through the node of the far end the whole is passed on, and the far end comes back.
+	for _, far := range []string{first.TaskID, second.TaskID} {
+		call[command.RelationshipsResult](c, &command.UnlinkTasks{TaskID: waits.TaskID, Kind: "blocked_by", TargetID: far})
+		if edges := taskOn(a, far).Relationships; len(edges) > 0 {
+			t.Errorf("an edge that was taken away from afar is still there: %+v", edges)
+		}
+		call[command.RelationshipsResult](c, &command.LinkTasks{TaskID: waits.TaskID, Kind: "blocked_by", TargetID: far})
+		if edges := taskOn(a, far).Relationships; len(edges) != 1 {
+			t.Errorf("an edge that was made from afar isn't there: %+v", edges)
+		}
+	}
+
 	also := call[command.TaskResult](a, &command.CreateTask{Objective: "waits for one", DependsOn: []string{first.TaskID}, Worker: "external", Start: true})
 	call[command.TaskResult](c, &command.CompleteTask{TaskID: first.TaskID})
 	for taskOn(c, also.TaskID).Status != state.TaskRunning { // nothing tells its node but a look
