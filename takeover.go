@@ -30,6 +30,7 @@ const (
 // command brought here. Nobody has to ask for it.
 func (r *Runtime) takeOver(ctx context.Context) {
 	if !r.manager.IsShared() {
+		r.takeUpStrays(ctx)
 		return
 	}
 	failing := false
@@ -53,6 +54,27 @@ func (r *Runtime) takeOver(ctx context.Context) {
 		case <-ctx.Done():
 		// Nodes that look at different moments are in each other's way less.
 		case <-time.After(adoptEvery + rand.N(adoptEvery/4)): //nolint:gosec // it spreads a load
+		}
+	}
+}
+
+// takeUpStrays goes on, until ctx ends, with what could not be written or taken up: all that
+// is left to do where no other node has the store open.
+func (r *Runtime) takeUpStrays(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.manager.Strayed():
+		}
+		// Those that aren't due yet are given back at once.
+		for ids := r.manager.Strays(); len(ids) > 0; ids = r.manager.Strays() {
+			r.takes.TakeUpSoon(ctx, ids)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(adoptEvery):
+			}
 		}
 	}
 }

@@ -13,16 +13,17 @@ import (
 func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 	owned := &fault.Error{Kind: fault.Unavailable, Detail: "it is another node's", Elsewhere: "http://127.0.0.1:1"}
 	for name, c := range map[string]struct {
-		writes, nested, passed bool
-		key                    string
-		err                    error
-		elsewhere              bool
+		writes, nested, passed, kept bool
+		key                          string
+		err                          error
+		elsewhere                    bool
 	}{
 		"nothing was written": {err: owned, elsewhere: true},
 		"something was":       {writes: true, err: owned},
 		"a part wrote":        {writes: true, nested: true, err: owned},
 		"what is passed over": {writes: true, passed: true, err: owned, elsewhere: true},
-		"with a key":          {writes: true, key: "k", err: owned, elsewhere: true},
+		"with a key":          {writes: true, kept: true, key: "k", err: owned, elsewhere: true},
+		"not by its key":      {writes: true, key: "k", err: owned},
 		"another fault":       {writes: true, err: fault.New(fault.Conflict, "no")},
 		"no fault":            {writes: true},
 	} {
@@ -30,7 +31,7 @@ func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 			table, _ := newLedgerTable(TableOptions{})
 			Handle(table, func(ctx context.Context, _ Caller, _ *ListNodes) (*ListNodesResult, error) {
 				if c.writes {
-					NoteWritten(ctx)
+					NoteDone(ctx, c.kept)
 				}
 				return &ListNodesResult{}, nil
 			})
@@ -43,7 +44,7 @@ func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 						return nil, err
 					}
 				} else if c.writes {
-					NoteWritten(ctx)
+					NoteDone(ctx, c.kept)
 				}
 				return &GetQuotasResult{}, c.err
 			})
@@ -57,5 +58,5 @@ func TestCommandThatWroteIsNotDoneElsewhere(t *testing.T) {
 			}
 		})
 	}
-	NoteWritten(t.Context()) // outside of a command there is nothing to note
+	NoteDone(t.Context(), false) // outside of a command there is nothing to note
 }

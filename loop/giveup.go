@@ -20,16 +20,10 @@ const (
 // giveUp ends what a thread can't go on with, and says why; it reports whether it
 // did, and the thread can go on with what comes next. Where the store doesn't
 // take that either, the facts are as they were: the thread is looked at again after a
-// while, for as long as the store is away. A thread whose session another node has is that
-// node's.
+// while, for as long as the store is away.
 func (l *Loop) giveUp(k key, err error) bool {
 	kind := fault.KindOf(err)
 	if (kind == fault.Unavailable && l.ctx.Err() != nil) || kind == fault.NotFound {
-		return false
-	}
-	if session.OwnedElsewhere(err) {
-		l.opt.Logger.Info("another node has the session of a thread now", "sessionId", k.session, "threadId", k.thread)
-		l.setAlarm(k, time.Time{})
 		return false
 	}
 	l.opt.Logger.Error("work on a thread stopped", "sessionId", k.session, "threadId", k.thread, "error", err)
@@ -48,6 +42,12 @@ func (l *Loop) giveUp(k key, err error) bool {
 		return false
 	}
 	return ended
+}
+
+// noteGone leaves a thread to the node that has its session now.
+func (l *Loop) noteGone(k key) {
+	l.opt.Logger.Info("another node has the session of a thread now", "sessionId", k.session, "threadId", k.thread)
+	l.setAlarm(k, time.Time{})
 }
 
 // abandonTurn records the end of what the thread would do next. A turn that waits for

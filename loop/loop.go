@@ -155,6 +155,8 @@ type Loop struct {
 	delayed map[string]*delayedTurns
 	// stops holds who is ending which process, and why, until the end is a fact.
 	stops map[string]stop
+	// inputs are what processes got of commands whose facts could not be recorded.
+	inputs inputs
 	// recording holds, for each process of this run, what is closed once its end is a fact.
 	recording map[string]chan struct{}
 }
@@ -396,11 +398,15 @@ func (l *Loop) runThread(k key) {
 				done, err = false, failed
 			}
 		}
-		if err != nil && !moved(err) && !l.giveUp(k, err) {
+		gone := session.OwnedElsewhere(err)
+		if gone {
+			l.noteGone(k)
+		} else if err != nil && !moved(err) && !l.giveUp(k, err) {
 			l.leaveThread(k)
 			return
 		}
-		if done && l.leaveIfQuiet(k) {
+		// A session that another node has may have come back meanwhile, and was to be looked at.
+		if (done || gone) && l.leaveIfQuiet(k) {
 			return
 		}
 	}

@@ -41,7 +41,7 @@ func (l *Loop) reachProcess(ctx context.Context, caller command.Caller, p comman
 	if err != nil {
 		return "", nil, nil, err
 	}
-	return "", nil, nil, fault.New(fault.Unavailable, "%s", why)
+	return "", nil, nil, fault.Wrap(fault.Unavailable, session.ErrUnreachable, "%s", why)
 }
 
 // unkeyed is a command without its idempotency key, which belongs to the outcome.
@@ -72,23 +72,36 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > 0 {
-		if err := x.Write(ctx, data); err != nil {
-			return nil, inputFault(err)
-		}
+	given := givenInput{p.ProcessID, caller.Account, p.Key()}
+	if err := l.inputs.give(given, p, x, func() error { return giveInput(ctx, x, data, p.EOF) }); err != nil {
+		return nil, err
 	}
-	if p.EOF {
-		if err := x.CloseInput(); err != nil {
-			return nil, inputFault(err)
-		}
-	}
+	command.NoteDone(ctx, false) // no other node can do this, nor find it
 	preview := l.redactText(validText([]byte(clip.Text(string(data), 200))))
-	return session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
+	res, err := session.Write(ctx, l.m, caller, p, sessionID, event.BySession, func(tx *session.Tx) (*command.WriteProcessStdinResult, error) {
 		tx.Emit(event.Event{Type: event.TypeProcessInput, Scope: processScope(tx.State, known), Payload: &event.ProcessInput{
 			ProcessID: p.ProcessID, SizeBytes: int64(len(data)), Preview: preview, EOF: p.EOF, WrittenBy: session.ActorOf(caller),
 		}})
 		return &command.WriteProcessStdinResult{ProcessID: p.ProcessID, WrittenBytes: int64(len(data))}, nil
 	})
+	if err == nil {
+		l.inputs.forget(given)
+	}
+	return res, err
+}
+
+func giveInput(ctx context.Context, x *process.Process, data []byte, eof bool) error {
+	if len(data) > 0 {
+		if err := x.Write(ctx, data); err != nil {
+			return inputFault(err)
+		}
+	}
+	if eof {
+		if err := x.CloseInput(); err != nil {
+			return inputFault(err)
+		}
+	}
+	return nil
 }
 
 func inputFault(err error) error {
@@ -146,6 +159,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	if err := x.Terminate(ctx, grace); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the process could not be ended")
 	}
+	command.NoteDone(ctx, false)
 	exit, err := x.Wait(ctx)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "it is not known how the process ended")

@@ -117,7 +117,9 @@ func (l *Loop) runTools(k key, e RunTools, ahead bool) error {
 			r.alone = len(runs) == 1
 			wg.Go(func() {
 				roomy(false)
-				errs[i] = r.runCall(ctx)
+				if errs[i] = r.runCall(ctx); errs[i] != nil {
+					l.markOwnCall(r.call.ToolCallID, false) // no longer, though the others still run
+				}
 			})
 		}
 	}

@@ -158,8 +158,10 @@ type Manager struct {
 	writers map[string]*writer
 	// strays are the sessions whose facts could not be written, see [Manager.Strays].
 	strays map[string]struct{}
-	sweeps uint64 // counts time for idle writers: asking the clock at each use would cost more
-	closed bool
+	// strayed is told when one is added.
+	strayed chan struct{}
+	sweeps  uint64 // counts time for idle writers: asking the clock at each use would cost more
+	closed  bool
 
 	// limits are the quotas by their origin, retention is the run that was asked for.
 	limits    limitBook
@@ -172,7 +174,7 @@ type Manager struct {
 // New returns a manager over a store. Close releases it; the store stays open.
 func New(opt Options) *Manager {
 	opt.setDefaults()
-	m := &Manager{opt: opt, writers: map[string]*writer{}, strays: map[string]struct{}{}, stop: make(chan struct{})}
+	m := &Manager{opt: opt, writers: map[string]*writer{}, strays: map[string]struct{}{}, strayed: make(chan struct{}, 1), stop: make(chan struct{})}
 	m.shared, _ = opt.Store.(store.Shared)
 	m.journal = newJournal(opt.Store, opt.Admission, m.batchPublished)
 	m.journal.settled = m.projects.wrote

@@ -10,6 +10,9 @@ import (
 	"agentd/store"
 )
 
+// ErrUnreachable says that a process is known, and that this agentd can do nothing to it.
+var ErrUnreachable = errors.New("session: the process can't be reached")
+
 // FindProcess returns the session of a process and what is known of it, if the
 // caller may see it.
 func (m *Manager) FindProcess(ctx context.Context, caller command.Caller, processID string) (string, *state.Process, error) {

@@ -285,12 +285,20 @@ func isTakingUp(ctx context.Context) bool {
 // noteStray remembers a session that has to be taken up: its facts couldn't be written, so
 // what was to follow from them is begun anew, or it came to this node with unfinished work.
 func (m *Manager) noteStray(sessionID string) {
+	if sessionID == event.RuntimeSession {
+		return
+	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.shared != nil && sessionID != event.RuntimeSession {
-		m.strays[sessionID] = struct{}{}
+	m.strays[sessionID] = struct{}{}
+	m.mu.Unlock()
+	select {
+	case m.strayed <- struct{}{}:
+	default:
 	}
 }
+
+// Strayed is told when there may be [Manager.Strays].
+func (m *Manager) Strayed() <-chan struct{} { return m.strayed }
 
 // HasWork reports whether a session has unfinished work, without loading it.
 func (m *Manager) HasWork(ctx context.Context, sessionID string) (bool, error) {

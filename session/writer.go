@@ -98,6 +98,7 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 	}
 	account, began := p.account, time.Now()
 	tells := len(p.batch.Records) > 0 && w.id != event.RuntimeSession
+	keyed := tells && bindsKey(&p.batch)
 	lead := w.m.journal.enqueue(p)
 	w.mu.Unlock()
 	err = w.m.journal.finish(p, lead)
@@ -114,9 +115,14 @@ func (w *writer) decideAndCommit(ctx context.Context, by event.Emitter, create b
 		w.m.journal.recycle(p)
 	}
 	if tells {
-		command.NoteWritten(ctx)
+		command.NoteDone(ctx, keyed)
 	}
 	return nil
+}
+
+// bindsKey reports whether a batch keeps a command's result under its idempotency key.
+func bindsKey(b *store.Batch) bool {
+	return slices.ContainsFunc(b.Index, func(op store.IndexOp) bool { return op.Entry.Kind == kindKey })
 }
 
 // doSoon runs one decision whose facts are made durable behind the caller's back.
@@ -586,7 +592,7 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 	}
 	w.away.Store(w.m.IsAway(st))
 	w.last, w.open, w.loaded = st.UpdatedAt, st.HasOpenWork(), true
-	if w.open && !w.away.Load() && !isTakingUp(ctx) {
+	if w.m.shared != nil && w.open && !w.away.Load() && !isTakingUp(ctx) {
 		// The command that needed the session may have been quicker than the takeover of what
 		// its node was doing, which now finds a live owner: it is this node's to do.
 		w.m.noteStray(w.id)

@@ -170,10 +170,11 @@ func (q *Queue) takeUpOne(ctx context.Context, id string) {
 	if err != nil && ctx.Err() != nil {
 		return
 	}
-	if err == nil || session.OwnedElsewhere(err) || errors.Is(err, store.ErrClosed) {
+	// A store that failed takes nothing until the next start, which finds what is left.
+	if err == nil || session.OwnedElsewhere(err) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) {
 		q.forgetFailure(id)
 		if err != nil {
-			q.opt.Logger.Debug("another node has the session", "sessionId", id)
+			q.opt.Logger.Debug("the session is not this process's to take up", "sessionId", id, "error", err)
 		}
 		return
 	}

@@ -134,6 +134,9 @@ func (r *Runner) untilDue() time.Duration {
 // lookAt looks at a session's trials and remembers when to look again.
 func (r *Runner) lookAt(sessionID string) {
 	again, left, err := r.checkTrial(r.ctx, sessionID)
+	if session.LostSession(err, sessionID) {
+		again, left, err = time.Time{}, false, nil // the node that has the session ends them
+	}
 	if err != nil {
 		if r.ctx.Err() != nil {
 			return

@@ -103,7 +103,11 @@ func wakeUp(c chan struct{}) {
 func (w *Work) watchSchedule(sessionID, id string) {
 	w.crons.mu.Lock()
 	defer w.crons.mu.Unlock()
-	if w.crons.byID[id] != nil || w.ctx.Err() != nil {
+	if woken := w.crons.byID[id]; woken != nil {
+		wakeUp(woken) // the session may have been another node's meanwhile
+		return
+	}
+	if w.ctx.Err() != nil {
 		return
 	}
 	if w.crons.byID == nil {
@@ -111,29 +115,35 @@ func (w *Work) watchSchedule(sessionID, id string) {
 	}
 	woken := make(chan struct{}, 1)
 	w.crons.byID[id] = woken
-	w.wg.Go(func() {
-		w.addScheduleWatch(sessionID, id, woken)
-		w.crons.mu.Lock()
-		delete(w.crons.byID, id)
-		w.crons.mu.Unlock()
-	})
+	w.wg.Go(func() { w.addScheduleWatch(sessionID, id, woken) })
 }
 
 func (w *Work) addScheduleWatch(sessionID, id string, woken chan struct{}) {
 	for w.ctx.Err() == nil {
 		at, gone, err := w.fireSchedule(w.ctx, sessionID, id)
 		if session.LostSession(err, sessionID) {
-			return // the node that has the session watches it
+			gone, err = true, nil // the node that has the session watches it
 		}
 		if err != nil && w.ctx.Err() == nil {
 			w.opt.Logger.Error("a schedule could not be checked", "sessionId", sessionID, "scheduleId", id, "error", err)
 			at = w.opt.Clock().Add(retryStep)
 		}
-		if gone {
+		if gone && w.leaveSchedule(id, woken) {
 			return
 		}
 		(&jobRun{woken: woken}).waitUntil(w.ctx, at, w.opt.Clock())
 	}
+}
+
+// leaveSchedule ends the watch of a schedule unless it was woken in the meantime.
+func (w *Work) leaveSchedule(id string, woken chan struct{}) bool {
+	w.crons.mu.Lock()
+	defer w.crons.mu.Unlock()
+	if len(woken) > 0 {
+		return false
+	}
+	delete(w.crons.byID, id)
+	return true
 }
 
 // fireSchedule starts what is due of a schedule and returns when to look again.

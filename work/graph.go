@@ -270,7 +270,8 @@ func (w *Work) changeFarEnd(e *edit, c edgeChange, kind string) {
 }
 
 // changeFarSession writes the other end of an edge in another session, if it isn't there. If the
-// process stops before, the near end is there, and recovery writes this one.
+// process stops before, the near end is there, and recovery writes this one. A session that was
+// deleted has no end to write.
 func (w *Work) changeFarSession(ctx context.Context, c edgeChange) error {
 	kind := inverse(c.kind)
 	if kind == "" {
@@ -278,17 +279,17 @@ func (w *Work) changeFarSession(ctx context.Context, c edgeChange) error {
 	}
 	far, err := w.findVisibleTask(ctx, localCaller(), c.target)
 	if err != nil {
-		return err
+		return ignoreGone(err)
 	}
 	if hasEdge(far.task, kind, c.taskID) == (c.change == "added") || far.record != nil || far.task.Status == state.TaskArchived {
 		return nil
 	}
-	return w.m.Emit(ctx, far.sessionID, event.ByWork, func(tx *session.Tx) error {
+	return ignoreGone(w.m.Emit(ctx, far.sessionID, event.ByWork, func(tx *session.Tx) error {
 		if t := tx.State.Tasks.Find(c.target); t != nil {
 			w.changeFarEnd(newEdit(tx, t, runtimeActor()), c, kind)
 		}
 		return nil
-	})
+	}))
 }
 
 // changeElsewhere is changeFarSession on whichever node owns that session, if a caller's token is

@@ -142,7 +142,7 @@ func (w *Work) workOn(r *jobRun) {
 	for w.ctx.Err() == nil {
 		again, done, err := w.stepJob(w.ctx, r)
 		if session.LostSession(err, r.sessionID) {
-			break // the node that has the session works on it
+			done, err = true, nil // the node that has the session works on it
 		}
 		if err != nil && w.ctx.Err() == nil {
 			w.opt.Logger.Error("a job failed and will be tried again", "sessionId", r.sessionID, "jobId", r.jobID, "error", err)

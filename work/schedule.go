@@ -240,7 +240,7 @@ func (w *Work) recoverTasks(ctx context.Context, sessionID string) error {
 		return ignoreGone(err)
 	}
 	for _, c := range links {
-		err := ignoreGone(w.changeFarSession(ctx, c))
+		err := w.changeFarSession(ctx, c)
 		if err != nil && !w.m.IsShared() {
 			return err
 		}

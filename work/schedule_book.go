@@ -32,15 +32,19 @@ type book struct {
 	// parted are the tasks whose work is done and that wait for their parts, by session: an
 	// edge between any two tasks may make a part wait for such a task in turn.
 	parted map[string]map[string]bool
-	// reached are the tasks whose processes are being ended, unreachable the
-	// processes that could not be.
-	reached, unreachable map[string]bool
+	// reached are the tasks whose processes are being ended, unreachable the processes, by
+	// task, that could not be.
+	reached     map[string]bool
+	unreachable map[string]map[string]bool
+	// silent are the sessions that may be other nodes' now: those whose tasks were known when
+	// this node asked which it has, and of which it heard nothing since.
+	silent map[string]bool
 }
 
 func newBook() *book {
 	return &book{
 		woken: make(chan struct{}, 1), open: map[string]string{}, threads: map[string]string{}, seen: map[string]time.Time{},
-		due: map[string]map[string]bool{}, reached: map[string]bool{}, unreachable: map[string]bool{},
+		due: map[string]map[string]bool{}, reached: map[string]bool{}, unreachable: map[string]map[string]bool{},
 		stopping: map[string]map[string]bool{}, parted: map[string]map[string]bool{},
 	}
 }
@@ -50,6 +54,7 @@ func newBook() *book {
 func (b *book) recordFacts(sessionID string, facts []event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	delete(b.silent, sessionID)
 	found := false
 	for i := range facts {
 		e := &facts[i]
@@ -136,19 +141,19 @@ func (b *book) noteParted(sessionID, taskID string, waits bool) {
 	}
 }
 
-// addOf adds a task to those of its session.
-func addOf(sets map[string]map[string]bool, sessionID, taskID string) {
-	if sets[sessionID] == nil {
-		sets[sessionID] = map[string]bool{}
+// addOf adds something to what belongs to an owner: a task to those of its session.
+func addOf(sets map[string]map[string]bool, owner, id string) {
+	if sets[owner] == nil {
+		sets[owner] = map[string]bool{}
 	}
-	sets[sessionID][taskID] = true
+	sets[owner][id] = true
 }
 
-// removeOf takes a task out of those of its session.
-func removeOf(sets map[string]map[string]bool, sessionID, taskID string) {
-	delete(sets[sessionID], taskID)
-	if len(sets[sessionID]) == 0 {
-		delete(sets, sessionID)
+// removeOf takes something out of what belongs to an owner.
+func removeOf(sets map[string]map[string]bool, owner, id string) {
+	delete(sets[owner], id)
+	if len(sets[owner]) == 0 {
+		delete(sets, owner)
 	}
 }
 
@@ -255,9 +260,10 @@ func (b *book) nextTasks(most int) map[string]map[string]bool {
 func (b *book) outlook(ids []string) outlook {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := outlook{up: b.up, seen: make(map[string]time.Time, len(ids)), unreachable: maps.Clone(b.unreachable)}
+	o := outlook{up: b.up, seen: make(map[string]time.Time, len(ids)), unreachable: map[string]bool{}}
 	for _, id := range ids {
 		o.seen[id] = b.seen[id]
+		maps.Copy(o.unreachable, b.unreachable[id])
 	}
 	return o
 }
@@ -266,6 +272,7 @@ func (b *book) outlook(ids []string) outlook {
 func (b *book) addTask(sessionID string, t *state.Task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	delete(b.silent, sessionID)
 	b.open[t.TaskID] = sessionID
 	if t.ThreadID != "" {
 		b.threads[t.ThreadID] = t.TaskID
@@ -291,6 +298,7 @@ func (b *book) forget(t *state.Task) {
 	b.stopped(b.open[t.TaskID], t.TaskID)
 	delete(b.open, t.TaskID)
 	delete(b.seen, t.TaskID)
+	delete(b.unreachable, t.TaskID)
 	delete(b.threads, t.ThreadID)
 	for _, a := range t.Attempts {
 		delete(b.threads, a.ThreadID)
@@ -307,11 +315,11 @@ func (b *book) passed(taskID string) {
 	delete(b.reached, taskID)
 }
 
-// giveUp notes that a process can't be ended.
-func (b *book) giveUp(processID string) {
+// giveUp notes that a process of a task can't be ended.
+func (b *book) giveUp(taskID, processID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unreachable[processID] = true
+	addOf(b.unreachable, taskID, processID)
 }
 
 // reach reports whether no goroutine ends a task's processes yet, and notes that

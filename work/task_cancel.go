@@ -259,7 +259,7 @@ func (w *Work) endProcesses(p place, t *state.Task) {
 	defer w.book.passed(p.taskID)
 	var left []string
 	err := w.m.View(w.ctx, p.sessionID, func(st *state.Session) error {
-		left = helpers(st, t).left(w.book.outlook(nil).unreachable)
+		left = helpers(st, t).left(w.book.outlook([]string{p.taskID}).unreachable)
 		return nil
 	})
 	if err == nil && len(left) == 0 {
@@ -267,13 +267,11 @@ func (w *Work) endProcesses(p place, t *state.Task) {
 	}
 	for _, id := range left {
 		_, e := w.opt.Do(w.ctx, localCaller(), &command.TerminateProcess{ProcessID: id, Reason: orElse(t.Cancel.Reason, "task "+t.TaskID+" is cancelled")})
-		switch fault.KindOf(e) {
-		case fault.NotFound, fault.Unavailable:
-			if e != nil {
-				w.book.giveUp(id)
-				w.opt.Logger.Warn("a process of a cancelled task can't be reached; not waiting for it", "taskId", t.TaskID, "processId", id, "error", e)
-			}
-		case fault.Conflict: // it has ended
+		switch {
+		case e == nil, fault.KindOf(e) == fault.Conflict: // it ends, or has ended
+		case fault.KindOf(e) == fault.NotFound, errors.Is(e, session.ErrUnreachable):
+			w.book.giveUp(p.taskID, id)
+			w.opt.Logger.Warn("a process of a cancelled task can't be reached; not waiting for it", "taskId", t.TaskID, "processId", id, "error", e)
 		default:
 			err = errors.Join(err, e)
 		}

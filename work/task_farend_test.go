@@ -71,3 +71,34 @@ func TestRepeatedLinkWritesTheOtherEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedDependencyIsInNobodysWay: a task that depends on one whose session was deleted can be
+// changed, and the edge can be taken away.
+func TestDeletedDependencyIsInNobodysWay(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		synctest.Test(t, func(t *testing.T) {
+			k := (&crew{TB: t, store: storetest.NewMem()}).started()
+			ask[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_gone"})
+			k.create(command.CreateTask{TaskID: "task_gone", SessionID: "sess_gone", Worker: "external", Start: true})
+			k.create(command.CreateTask{TaskID: "task_a", DependsOn: []string{"task_gone"}})
+			ask[command.TaskResult](k, &command.CompleteTask{TaskID: "task_gone"})
+			synctest.Wait()
+			ask[command.DeleteSessionResult](k, &command.DeleteSession{SessionID: "sess_gone"})
+
+			update := &command.UpdateTask{TaskID: "task_a", Objective: "another", DependsOn: []string{"task_gone"}}
+			update.IdempotencyKey = key
+			ask[command.TaskResult](k, update)
+			if got := k.task("task_a").Objective; got != "another" {
+				t.Errorf("the objective is %q", got)
+			}
+			unlink := &command.UnlinkTasks{TaskID: "task_a", Kind: "blocked_by", TargetID: "task_gone"}
+			if key != "" {
+				unlink.IdempotencyKey = key + " away"
+			}
+			ask[command.RelationshipsResult](k, unlink)
+			if left := edges(k.task("task_a"), "blocked_by"); len(left) > 0 {
+				t.Errorf("edges are left: %v", left)
+			}
+		})
+	}
+}

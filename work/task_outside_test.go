@@ -1,16 +1,20 @@
 package work_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"agentd"
 	"agentd/command"
 	"agentd/event"
 	"agentd/internal/runtimetest"
 	"agentd/model/provider/script"
 	"agentd/state"
+	"agentd/store"
 )
 
 // tells is wired for a command that must succeed with a status.
@@ -146,8 +150,21 @@ func TestATaskIsCompletedWhenAllIsReconciled(t *testing.T) {
 	k.WaitFor("sess_a", func(e *event.Event) bool { return e.Type == event.TypeTaskCompleted && e.TaskID == "task_b" })
 }
 
+// awayOnce is a store that can't look up a process for so many times.
+type awayOnce struct {
+	store.Store
+	left atomic.Int64
+}
+
+func (a *awayOnce) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	if kind == "process" && a.left.Add(-1) >= 0 {
+		return nil, store.ErrUnavailable
+	}
+	return a.Store.Get(ctx, kind, key)
+}
+
 // TestCancelEndsTheProcessesOfATask has a task whose subagent left a command in the
-// background: it is ended before the task has settled.
+// background: it is ended before the task has settled, also if the store is away for a moment.
 func TestCancelEndsTheProcessesOfATask(t *testing.T) {
 	runtimetest.NeedsSandbox(t)
 	background := map[string]any{"command": "echo here; sleep 1000", "background": true}
@@ -155,7 +172,9 @@ func TestCancelEndsTheProcessesOfATask(t *testing.T) {
 		a.When = &script.When{Contains: contains}
 		return a
 	}
-	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("auto"), runtimetest.WithShell),
+	away := &awayOnce{}
+	over := func(o *agentd.Options) { away.Store, o.Store = o.Store, away }
+	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("auto"), runtimetest.WithShell, over),
 		waits("lead", runtimetest.CallsTool("spawn_agent", map[string]any{"role": "helper", "input": "dig"})), waits("dig", runtimetest.CallsTool("shell", background)), waits("dig", runtimetest.CallsTool("shell", runtimetest.ShellArgs("sleep 1000"))))
 	tells(k, "", "create_session", `{"sessionId":"sess_p"}`)
 	tells(k, "running", "create_task", `{"taskId":"task_p","sessionId":"sess_p","objective":"lead","start":true}`)
@@ -166,6 +185,7 @@ func TestCancelEndsTheProcessesOfATask(t *testing.T) {
 		}
 		return started == 2
 	})
+	away.left.Store(2) // processes that can't be looked up now are no lost ones
 	tells(k, "cancelling", "cancel_task", `{"taskId":"task_p","reason":"enough"}`)
 	ended := map[string]bool{}
 	k.WaitFor("sess_p", func(e *event.Event) bool {
@@ -175,6 +195,9 @@ func TestCancelEndsTheProcessesOfATask(t *testing.T) {
 		}
 		return e.Type == event.TypeTaskCancelled && e.TaskID == "task_p"
 	})
+	if away.left.Load() > 0 {
+		t.Error("no process was looked up while the store was away")
+	}
 	if len(ended) != 2 {
 		t.Errorf("%d processes had ended when the task settled", len(ended))
 	}

@@ -128,6 +128,9 @@ func (w *Work) Start(m *session.Manager) {
 	w.book.up = m.Now()
 	w.wg.Go(w.runLoop)
 	w.wg.Go(w.runScheduler)
+	if m.IsShared() {
+		w.wg.Go(w.partWithLost)
+	}
 }
 
 // Close stops looking and waits.
