@@ -5,8 +5,8 @@
 // # Contract
 //
 // A line for each package, and the whole output of what failed, as "go test"
-// without -v prints them; then, which "go test" keeps to itself, every test that
-// was skipped, under the reason that it gave. So whatever a machine lacks shows
+// without -v prints them; then, which "go test" keeps to itself, the slowest tests,
+// and every test that was skipped, under the reason that it gave. So whatever a machine lacks shows
 // in the log of a run. The exit status is that of "go test".
 //
 // It adds -json to the command, after the first argument "test", and reads what

@@ -107,6 +107,24 @@ func TestWhatIsCutOffIsShown(t *testing.T) {
 	}
 }
 
+func TestSlowestAreNamedFirst(t *testing.T) {
+	var out bytes.Buffer
+	r := newReport(&out)
+	for _, line := range []string{
+		`{"Action":"pass","Package":"p","Test":"TestQuick","Elapsed":0.3}`,
+		`{"Action":"pass","Package":"p","Test":"TestSlow","Elapsed":11.2}`,
+		`{"Action":"pass","Package":"p","Test":"TestSlowest/part","Elapsed":80}`,
+		`{"Action":"pass","Package":"p","Test":"TestSlowest","Elapsed":90.4}`,
+		`{"Action":"pass","Package":"p","Elapsed":120}`,
+	} {
+		r.line([]byte(line))
+	}
+	r.finish()
+	if got, want := out.String(), "slowest tests, in seconds:\n     90  p: TestSlowest\n     11  p: TestSlow\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestCommandThatIsNoTest(t *testing.T) {
 	var out bytes.Buffer
 	if status, err := runCommand([]string{"go", "version"}, &out, &out); status == 0 || err == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,11 +12,18 @@ import (
 
 // event is a line of "go test -json"; "go doc test2json" describes it.
 type event struct {
-	Action  string `json:"Action"`
-	Package string `json:"Package"`
-	Test    string `json:"Test"`
-	Output  string `json:"Output"`
+	Action  string  `json:"Action"`
+	Package string  `json:"Package"`
+	Test    string  `json:"Test"`
+	Output  string  `json:"Output"`
+	Elapsed float64 `json:"Elapsed"`
 }
+
+// Only so many of the slowest tests are named, and only such as took so many seconds.
+const (
+	slowestNamed = 40
+	slowFrom     = 10
+)
 
 // report gathers what the tests print until it is known whether to show it.
 type report struct {
@@ -23,6 +31,7 @@ type report struct {
 	packages map[string]*pack
 	skipped  map[string]map[string][]string // reason, package, tests
 	tests    int                            // that were skipped
+	slow     []event
 }
 
 // pack is a package whose tests run.
@@ -84,6 +93,9 @@ func (p *pack) forget(test string) {
 // that failed is shown with its package, so that it stands in one piece.
 func (r *report) endTest(e event) {
 	p := r.packOf(e.Package)
+	if e.Elapsed >= slowFrom && !strings.Contains(e.Test, "/") {
+		r.slow = append(r.slow, e)
+	}
 	switch e.Action {
 	case "skip":
 		r.skip(e, lastReason(p.tests[e.Test]))
@@ -135,12 +147,13 @@ func withoutMarks(lines []string) []string {
 	})
 }
 
-// finish shows what never ended, as when the command was killed, and then what
-// was skipped.
+// finish shows what never ended, as when the command was killed, then the slowest tests and
+// what was skipped.
 func (r *report) finish() {
 	for _, name := range sortedKeys(r.packages) {
 		r.endPackage(event{Action: "fail", Package: name})
 	}
+	r.nameSlowest()
 	if r.tests == 0 {
 		return
 	}
@@ -150,6 +163,19 @@ func (r *report) finish() {
 		for _, name := range sortedKeys(r.skipped[why]) {
 			r.print("    " + name + ": " + strings.Join(r.skipped[why][name], ", ") + "\n")
 		}
+	}
+}
+
+// nameSlowest says where the time of a run went. Tests share the machine: how long one took says
+// little of what it would take alone.
+func (r *report) nameSlowest() {
+	if len(r.slow) == 0 {
+		return
+	}
+	slices.SortStableFunc(r.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	r.print("slowest tests, in seconds:\n")
+	for _, e := range r.slow[:min(len(r.slow), slowestNamed)] {
+		r.print(fmt.Sprintf("  %5.0f  %s: %s\n", e.Elapsed, e.Package, e.Test))
 	}
 }
 
