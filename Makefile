@@ -95,8 +95,8 @@ test-steps:
 	@$(STEP) "Build" $(MAKE) --no-print-directory build TRIM=
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_POSTGRES_DIR=$$(sh scripts/memory-folder.sh) AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
+	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_POSTGRES_DIR=$$(sh scripts/memory-folder.sh) AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
 
 # Always asked, because go knows better than make whether it is current.
 .PHONY: $(LOG)
@@ -115,7 +115,7 @@ test-unit: $(LOG) ## All quick tests, without race detector; PostgreSQL and Node
 # of inputs. In both passes the longest packages begin first, so that the pass doesn't end
 # with one of them alone.
 PLAIN = ./internal/escapetest ./cmd/agentd/... ./console ./interop ./store/postgres ./internal/repotest ./internal/gen/... \
-	./command ./contract ./event/... ./evidence/... ./fault ./permission ./redact ./state \
+	./command ./contract ./event/... ./evidence/... ./fault ./index/usage ./permission ./redact ./state \
 	./internal/netaddr ./internal/pathglob ./internal/yamlbound ./sandbox/...
 
 .PHONY: test-plain

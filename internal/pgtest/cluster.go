@@ -88,7 +88,7 @@ func (c *Cluster) makeFolder() error {
 	if c.as, err = serverUser(); err != nil {
 		return err
 	}
-	if c.dir, err = os.MkdirTemp("", "agentd-pg-"); err != nil {
+	if c.dir, err = os.MkdirTemp(os.Getenv(folder), "agentd-pg-"); err != nil {
 		return err
 	}
 	if c.as != nil {

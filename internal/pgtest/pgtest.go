@@ -2,7 +2,8 @@
 
 // Package pgtest runs private temporary PostgreSQL clusters for tests.
 //
-// A cluster lives in a temporary folder of its own, listens on a Unix socket
+// A cluster lives in a temporary folder of its own, in AGENTD_TEST_POSTGRES_DIR if that is set
+// ("make test" sets it to a folder in memory if there is plenty of it), listens on a Unix socket
 // and a free loopback port, and asks for a random password. It is durable, as
 // product code demands, except for the one that [Quick] returns. It never
 // outlives its test binary, however that ends: a small watcher process holds a
@@ -39,6 +40,10 @@ import (
 // require is the value of AGENTD_TEST_POSTGRES that makes a missing PostgreSQL
 // a failure.
 const require = "require"
+
+// folder is the variable that names the folder of the clusters; the default is that of
+// temporary files. In memory databases are made and removed much faster.
+const folder = "AGENTD_TEST_POSTGRES_DIR"
 
 // common is a cluster that all tests of a binary share.
 type common struct {
