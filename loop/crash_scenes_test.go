@@ -1,3 +1,8 @@
+//go:build !race
+
+// Every write of a scene is one crash: the race detector makes minutes of that, and the
+// other tests of recovery run with it.
+
 package loop_test
 
 import (
