@@ -42,11 +42,26 @@ var (
 
 // Ready implements [server.Backend].
 func (b *backend) Ready(context.Context) error {
-	if err := b.Err(); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "the store acknowledges no writes")
+	if err := refusesWrites(b, b.store); err != nil {
+		return err
 	}
 	if b.draining != nil && b.draining() {
 		return fault.New(fault.Unavailable, "the node is being drained")
+	}
+	return nil
+}
+
+// refusesWrites says why no command can write, or returns nil. Over a database that is the
+// node's lease: it outlasts a database that is away for a moment, and without it other nodes may
+// have what this one had.
+func refusesWrites(runtime interface{ Err() error }, s store.Store) error {
+	if err := runtime.Err(); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "the store acknowledges no writes")
+	}
+	if shared, ok := s.(store.Shared); ok {
+		if _, held := shared.Term(); !held {
+			return fault.New(fault.Unavailable, "the node has no lease: its database can't be reached, or another process has the node's name; its log says which")
+		}
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ func Of(err error) error {
 		return comeAgain(passesSoon, err, "another node took the session over; nothing was written; try again")
 	case errors.Is(err, store.ErrFailed):
 		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
+	case errors.Is(err, store.ErrReplaced):
+		return comeAgain(passesSoon, err, "another process runs under the name of this node, which writes nothing any more; try again at another node, and stop this process or give it another node.name")
 	case errors.Is(err, store.ErrRestored):
 		return fault.Wrap(fault.Unavailable, err, "the database was restored to an earlier moment: nothing is accepted until agentd is restarted")
 	case errors.Is(err, store.ErrCorrupt):
