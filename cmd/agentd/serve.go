@@ -232,7 +232,9 @@ func (s *serving) listenAsNode(ctx context.Context) (address string, err error) 
 	if err := s.listen(ctx); err != nil {
 		return "", err
 	}
-	s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil)
+	if s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil); s.address == "" {
+		s.log.Warn("other nodes can't reach this one, so commands about its sessions that they get fail; set advertise, or listen at a port")
+	}
 	if err := s.joinNodes(); err != nil {
 		return "", err
 	}
