@@ -170,7 +170,7 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.wired.opened(ctx, s.runtime)
-	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers, draining: s.runtime.IsDraining}
+	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers, nodeName: s.nodeName}
 	if s.background {
 		b.projects = &projectFiles{runtime: s.runtime, sources: s.sources, models: s.modelIDs, log: s.log}
 	}
