@@ -80,6 +80,10 @@ func (r *Runtime) takeUpOwn(ctx context.Context) {
 // IsDraining reports whether the node takes no new work.
 func (r *Runtime) IsDraining() bool { return r.manager.IsDraining() }
 
+// NodeState says whether the node takes work: open, draining while it hands over what it has,
+// or drained.
+func (r *Runtime) NodeState() string { return r.manager.NodeState() }
+
 // Drained reports whether the node is being drained and has nothing left to hand over.
 func (r *Runtime) Drained() bool { return r.manager.IsDrained() }
 

@@ -194,11 +194,8 @@ func (l *locator) Marks() []string {
 func (r *Runtime) describeNode() store.About {
 	running, waiting := r.loop.Threads()
 	a := store.About{Running: int64(running), Waiting: int64(waiting)}
-	switch {
-	case r.manager.IsDrained():
-		a.State = "drained"
-	case r.manager.IsDraining():
-		a.State = "draining"
+	if state := r.manager.NodeState(); state != "open" { // which earlier versions leave out
+		a.State = state
 	}
 	return a
 }

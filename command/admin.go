@@ -25,7 +25,8 @@ type TokenRecord struct {
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// RevokedAt is when the token was revoked; absent if it wasn't.
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
-	// LastUsedAt is when the token was last used; it may lag by some minutes.
+	// LastUsedAt is when the token was last used at the node that answers, and not at others;
+	// it may lag by some minutes.
 	LastUsedAt time.Time `json:"lastUsedAt,omitzero"`
 }
 
@@ -311,7 +312,8 @@ type ListNodesResult struct {
 type NodeRecord struct {
 	// NodeID is the node's name.
 	NodeID string `json:"nodeId"`
-	// Address at which other nodes reach it; absent if none does.
+	// Address at which other nodes reach it; absent if none does, as of a program that opened
+	// the database for itself.
 	Address string `json:"address,omitempty"`
 	// Self says that this node answers.
 	Self bool `json:"self"`

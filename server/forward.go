@@ -58,7 +58,7 @@ func (s *Server) forwardCommand(ctx context.Context, q *request, to string, d *c
 	case res.StatusCode == http.StatusOK:
 		return bytes.TrimSuffix(data, []byte("\n")), nil
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, why // that node doesn't know this token
+		return nil, s.notKnown(q, to, why)
 	}
 	if p, ok := wire.DecodeProblem(data); ok {
 		f := p.Err()
@@ -97,7 +97,7 @@ func (s *Server) forwardRead(w http.ResponseWriter, r *http.Request, q *request,
 	}
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	if res.StatusCode == http.StatusUnauthorized {
-		return why
+		return s.notKnown(q, to, why)
 	}
 	for _, name := range []string{"Content-Type", "Cache-Control", "Link", "Retry-After", "Vary"} {
 		if v := res.Header.Get(name); v != "" {

@@ -162,7 +162,7 @@ func (s *Server) forwardMount(w http.ResponseWriter, r *http.Request, q *request
 	defer func() { _ = res.Body.Close() }() // what was read is what counts
 	switch {
 	case res.StatusCode == http.StatusUnauthorized:
-		return p.why // that node doesn't know this token
+		return s.notKnown(q, p.to, p.why)
 	case res.Header.Get(elsewhereHeader) != "":
 		return notReached(p.why, errPassedBack)
 	}

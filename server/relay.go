@@ -56,7 +56,10 @@ func (s *Server) subscribeNode(ctx context.Context, q *request, to string, param
 	header.Set("X-Request-ID", q.id)
 	header.Set(forwardedHeader, forwardedWhole)
 	s.metrics.forwarded.Add(1)
-	conn, _, err := websocket.Dial(ctx, to+"/v1/ws", &websocket.DialOptions{HTTPClient: s.nodes, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled}) //nolint:bodyclose // Dial closes it
+	conn, answer, err := websocket.Dial(ctx, to+"/v1/ws", &websocket.DialOptions{HTTPClient: s.nodes, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled}) //nolint:bodyclose // Dial closes it
+	if err != nil && answer != nil && answer.StatusCode == http.StatusUnauthorized {
+		return nil, nil, s.notKnown(q, to, why)
+	}
 	if err != nil {
 		return nil, nil, notReached(fault.New(fault.Unavailable, "%s, and it can't be reached", asFault(why).Detail), err)
 	}

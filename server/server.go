@@ -34,6 +34,8 @@ type Server struct {
 	conns            conns
 	// passed are requests that other nodes passed on.
 	passed passedOn
+	// strangers are the nodes that refused a token which is known here.
+	strangers sync.Map
 	// readiness is what was said last about it, empty if all is well.
 	readiness atomic.Pointer[string]
 

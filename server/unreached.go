@@ -33,6 +33,23 @@ func notReached(why, err error) error {
 	return &again
 }
 
+// notKnown says why a request can't be carried out here, and that the node that could do it
+// doesn't know the caller's token. That stays so until somebody sees to it, whom the log tells
+// once of each node.
+func (s *Server) notKnown(q *request, to string, why error) error {
+	const advice = "it doesn't know this token: give all nodes the same AGENTD_TOKEN, or the same oidc settings, and make tokens through a server"
+	if _, said := s.strangers.LoadOrStore(to, true); !said {
+		s.opt.Logger.Warn("a node refuses what is passed on to it; "+advice, "node", to, "requestId", q.id)
+	}
+	f, ok := errors.AsType[*fault.Error](why)
+	if !ok {
+		return why
+	}
+	told := *f
+	told.Detail += "; " + advice
+	return &told
+}
+
 // onItsWay reports whether a request was carried out nowhere because its session is between
 // two nodes.
 func onItsWay(err error) bool { return unreached(err) || errors.Is(err, errPassedBack) }

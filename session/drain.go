@@ -28,6 +28,17 @@ func (m *Manager) SetDrained(on bool) bool { return m.drained.Swap(on) != on }
 // IsDrained reports whether this node is drained and has nothing left.
 func (m *Manager) IsDrained() bool { return m.draining.Load() && m.drained.Load() }
 
+// NodeState says whether this node takes work, as [command.NodeRecord] does.
+func (m *Manager) NodeState() string {
+	switch {
+	case m.IsDrained():
+		return "drained"
+	case m.IsDraining():
+		return "draining"
+	}
+	return "open"
+}
+
 // HandOver gives up a session that nothing uses at this moment: the next node that looks
 // takes it up. It reports whether it did.
 func (m *Manager) HandOver(ctx context.Context, sessionID string) (bool, error) {
@@ -247,14 +258,7 @@ func (m *Manager) nodeRecords(ctx context.Context, wanted func(*store.Node) bool
 
 // onlyNode is the node of a store that one process has to itself.
 func (m *Manager) onlyNode() command.NodeRecord {
-	state := "open"
-	switch {
-	case m.IsDrained():
-		state = "drained"
-	case m.draining.Load():
-		state = "draining"
-	}
-	return command.NodeRecord{NodeID: m.opt.RuntimeID, Self: true, Alive: true, Sessions: int64(m.Figures().Loaded), State: state}
+	return command.NodeRecord{NodeID: m.opt.RuntimeID, Self: true, Alive: true, Sessions: int64(m.Figures().Loaded), State: m.NodeState()}
 }
 
 func nodeRecord(n *store.Node) command.NodeRecord {

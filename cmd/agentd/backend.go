@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
+	"time"
 
 	"agentd"
 	"agentd/command"
@@ -17,8 +19,8 @@ type backend struct {
 	agentd.Port
 	store  store.Store
 	listen string
-	// draining says that the node takes no new work; nil for a runtime that never does.
-	draining func() bool
+	// nodeName is the node's name among those that share its store; empty without others.
+	nodeName string
 	// projects, if not nil, adds what the files of projects say.
 	projects *projectFiles
 	// servers says how the MCP servers stand; nil without any.
@@ -42,18 +44,39 @@ var (
 
 // Ready implements [server.Backend].
 func (b *backend) Ready(context.Context) error {
-	if err := b.Err(); err != nil {
+	if err := refusesWrites(b, b.store); err != nil {
+		return err
+	}
+	switch b.NodeState() {
+	case "draining":
+		return fault.New(fault.Unavailable, "the node is being drained")
+	case "drained":
+		return fault.New(fault.Unavailable, "the node is drained")
+	}
+	return nil
+}
+
+// refusesWrites says why no command can write, or returns nil. Over a database that is the
+// node's lease: it outlasts a database that is away for a moment, and without it other nodes may
+// have what this one had.
+func refusesWrites(runtime interface{ Err() error }, s store.Store) error {
+	if err := runtime.Err(); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the store acknowledges no writes")
 	}
-	if b.draining != nil && b.draining() {
-		return fault.New(fault.Unavailable, "the node is being drained")
+	if shared, ok := s.(store.Shared); ok {
+		if _, held := shared.Term(); !held {
+			return fault.New(fault.Unavailable, "the node has no lease: its database can't be reached, or another process has the node's name; its log says which")
+		}
 	}
 	return nil
 }
 
 // runtimeStatus is what operators see of the runtime.
 type runtimeStatus struct {
-	RuntimeID string   `json:"runtimeId"`
+	RuntimeID string `json:"runtimeId"`
+	// NodeID and NodeState are what list_nodes says of this node.
+	NodeID    string   `json:"nodeId,omitempty"`
+	NodeState string   `json:"nodeState,omitempty"`
 	PID       int      `json:"pid"`
 	Listen    string   `json:"listen"`
 	Engine    string   `json:"engine"`
@@ -105,8 +128,16 @@ func (b *backend) Status(ctx context.Context, c command.Caller) any {
 	return publicStatus{RuntimeID: s.RuntimeID, Ready: s.Ready, Retention: s.Retention, EvidenceKeyID: s.EvidenceKeyID}
 }
 
+// statusWithin is how long the store may take to answer what a status asks.
+const statusWithin = 5 * time.Second
+
 func (b *backend) status(ctx context.Context) runtimeStatus {
-	s := runtimeStatus{RuntimeID: b.ID(), PID: os.Getpid(), Listen: b.listen, Ready: true, Recovery: []string{}}
+	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	defer cancel()
+	s := runtimeStatus{
+		RuntimeID: b.ID(), NodeID: cmp.Or(b.nodeName, b.ID()), NodeState: b.NodeState(),
+		PID: os.Getpid(), Listen: b.listen, Ready: true, Recovery: []string{},
+	}
 	f := b.Figures()
 	if s.RemovedEvents, s.RemovedFrom = f.TrimmedEvents, f.TrimmedSessions; f.RetainEvents > 0 {
 		s.Retention = f.RetainEvents.String()
@@ -121,13 +152,10 @@ func (b *backend) status(ctx context.Context) runtimeStatus {
 	if err == nil {
 		s.Engine, s.Data, s.Format = meta.Engine, meta.Location, meta.Version
 		s.Recovery = append(s.Recovery, meta.Recovery...)
-		err = b.Err()
-	}
-	if err == nil {
 		s.EvidenceKeyID, err = b.EvidenceKeyID(ctx)
 	}
-	if err != nil {
-		s.Ready, s.Problem = false, err.Error()
+	if err = cmp.Or(b.Ready(ctx), err); err != nil {
+		s.Ready, s.Problem = false, errorText(err)
 	}
 	return s
 }

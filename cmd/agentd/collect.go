@@ -11,10 +11,10 @@ import (
 // collect adds the figures of the runtime and of its store to /metrics.
 func (s *serving) collect(ctx context.Context, w *server.MetricWriter) {
 	ready := 1.0
-	if s.runtime.Err() != nil {
+	if refusesWrites(s.runtime, s.store) != nil {
 		ready = 0
 	}
-	w.Gauge("agentd_store_ready", "1 while the store acknowledges, 0 after a failed write.", ready)
+	w.Gauge("agentd_store_ready", "1 while the store acknowledges; 0 after a failed write, and while a node has no lease.", ready)
 	collectSessions(w, s.runtime.Figures())
 	s.collectLoad(w)
 	s.collectNodes(ctx, w)

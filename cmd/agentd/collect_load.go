@@ -67,39 +67,50 @@ func (s *serving) collectLoad(w *server.MetricWriter) {
 // nodesWithin is how long the database may take to answer what /metrics asks.
 const nodesWithin = time.Second
 
+// nodeCounts is what the database knows of its nodes, and of this one.
+type nodeCounts struct{ alive, gone, owned int64 }
+
+func (s *serving) countNodes(ctx context.Context) (c nodeCounts, err error) {
+	shared, ok := s.store.(store.Shared)
+	if !ok {
+		return nodeCounts{alive: 1, owned: int64(s.runtime.Figures().Loaded)}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodesWithin)
+	defer cancel()
+	nodes, err := shared.Nodes(ctx)
+	if err != nil {
+		return c, err
+	}
+	for _, n := range nodes {
+		switch {
+		case n.Address == "" && !n.Self: // a program that opened the database for itself
+		case n.Alive:
+			c.alive++
+		default:
+			c.gone++
+		}
+	}
+	owned, err := shared.CountOwned(ctx, s.nodeName)
+	c.owned = owned[s.nodeName]
+	return c, err
+}
+
 // collectNodes writes how the nodes stand that share the database, and this node's part.
 // While the database doesn't answer, only what the node knows itself is there.
 func (s *serving) collectNodes(ctx context.Context, w *server.MetricWriter) {
-	held, alive, gone, sessions := true, 1, 0, s.runtime.Figures().Loaded
+	held := 1.0
 	if shared, ok := s.store.(store.Shared); ok {
-		_, held = shared.Term()
-		ctx, cancel := context.WithTimeout(ctx, nodesWithin)
-		defer cancel()
-		if nodes, err := shared.Nodes(ctx); err == nil {
-			alive, gone = 0, 0
-			for _, n := range nodes {
-				if n.Self {
-					if owned, err := shared.CountOwned(ctx, n.ID); err == nil {
-						sessions = int(owned[n.ID])
-					}
-				}
-				if n.Alive {
-					alive++
-				} else {
-					gone++
-				}
-			}
+		if _, holds := shared.Term(); !holds {
+			held = 0
 		}
 	}
-	one := 0.0
-	if held {
-		one = 1
+	w.Gauge("agentd_lease_held", "1 while this node's lease holds; an embedded store has no other node.", held)
+	if c, err := s.countNodes(ctx); err == nil {
+		w.Gauge("agentd_leases", "Sessions that this node owns.", float64(c.owned))
+		const help = "Servers that share the database, by whether their lease holds."
+		w.Gauge("agentd_nodes", help, float64(c.alive), "state", "alive")
+		w.Gauge("agentd_nodes", help, float64(c.gone), "state", "gone")
 	}
-	w.Gauge("agentd_lease_held", "1 while this node's lease holds; an embedded store has no other node.", one)
-	w.Gauge("agentd_leases", "Sessions that this node owns.", float64(sessions))
-	const help = "Nodes that share the database, by whether their lease holds."
-	w.Gauge("agentd_nodes", help, float64(alive), "state", "alive")
-	w.Gauge("agentd_nodes", help, float64(gone), "state", "gone")
 	draining := 0.0
 	if s.runtime.IsDraining() {
 		draining = 1

@@ -170,7 +170,7 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.wired.opened(ctx, s.runtime)
-	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers, draining: s.runtime.IsDraining}
+	b := &backend{Port: s.runtime.Port(), store: s.store, listen: s.note.URL, servers: s.wired.servers, nodeName: s.nodeName}
 	if s.background {
 		b.projects = &projectFiles{runtime: s.runtime, sources: s.sources, models: s.modelIDs, log: s.log}
 	}
@@ -232,7 +232,9 @@ func (s *serving) listenAsNode(ctx context.Context) (address string, err error) 
 	if err := s.listen(ctx); err != nil {
 		return "", err
 	}
-	s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil)
+	if s.address = advertised(s.loaded.Config, s.listener.Addr(), s.tls != nil); s.address == "" {
+		s.log.Warn("other nodes can't reach this one, so commands about its sessions that they get fail; set advertise, or listen at a port")
+	}
 	if err := s.joinNodes(); err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,6 @@ import (
 	"agentd/cmd/agentd/internal/config"
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/command"
-	"agentd/fault"
 )
 
 // statusInfo is the answer of "agentd status".
@@ -21,16 +21,17 @@ type statusInfo struct {
 	Running bool            `json:"running"`
 	Data    string          `json:"data"`
 	Server  json.RawMessage `json:"server,omitempty"`
-	// Problem says why the state is unknown, if it is.
-	Problem        string `json:"problem,omitempty"`
-	PendingActions int    `json:"pendingActions"`
+	// Problem says why the server isn't ready, or why its state is unknown.
+	Problem string `json:"problem,omitempty"`
+	// PendingActions is absent if it can't be known.
+	PendingActions *int64 `json:"pendingActions,omitempty"`
 }
 
 func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show whether a server runs, and its state",
-		Long:    "Shows whether a server holds the data, its state, and how many actions wait for an\nanswer.\n\nExit codes: 0 a server runs and is ready, 1 it doesn't, 2 usage.",
+		Long:    "Shows whether a server holds the data, its state, and how many actions wait for an\nanswer.\n\nExit codes: 0 a server runs and is ready, 1 it doesn't, or starts, is drained or\ncan't write, 2 usage.",
 		Example: "  agentd status\n  agentd status --json\n  agentd status --server http://127.0.0.1:8700",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,12 +66,13 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 		return info, nil
 	}
 	defer r.Close()
+	ctx = context.WithValue(ctx, asItIs{}, true)
 	if a.server != "" {
 		info.Data = ""
 	}
 	if info.Server, err = r.status(ctx); err != nil {
-		kind := fault.KindOf(err)
-		info.Running = kind == fault.Unauthenticated || kind == fault.Forbidden // it answers, though not to us
+		_, silent := errors.AsType[*url.Error](err)
+		info.Running = !silent // it answers, though it starts, or not to us
 		info.Problem = describe(err)
 		return info, nil
 	}
@@ -81,14 +83,25 @@ func (a *app) status(ctx context.Context, c *config.Config) (*statusInfo, error)
 	if err := json.Unmarshal(info.Server, &said); err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
-	info.Problem = said.Runtime.Problem
+	if info.Problem = said.Runtime.Problem; info.Problem == "" && !said.Runtime.Ready {
+		info.Problem = "it can't carry out commands now; an admin's token is told why"
+	}
 	if said.Runtime.Data != "" {
 		info.Data = said.Runtime.Data
 	}
+	if info.Problem != "" { // then it may not answer this
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, statusWithin)
+		defer cancel()
+	}
 	var pending command.ListActionsResult
-	err = r.Do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: 1}}, &pending)
-	info.PendingActions = int(pending.Total)
-	return info, errors.Join(err)
+	switch err = r.Do(ctx, &command.ListActions{Status: "pending", Page: command.Page{Limit: 1}}, &pending); {
+	case err == nil:
+		info.PendingActions = &pending.Total
+	case info.Problem == "":
+		return info, err
+	}
+	return info, nil
 }
 
 func (s *statusInfo) print(p *printer) {
@@ -113,7 +126,7 @@ func (s *statusInfo) print(p *printer) {
 	_ = json.Unmarshal(s.Server, &said) // status has read it once already
 	state := p.Paint(terminal.Green, "ready")
 	if s.Problem != "" {
-		state = p.Paint(terminal.Red, "not ready: "+s.Problem)
+		state = p.Paint(terminal.Red, "not ready: "+terminal.Plain(s.Problem))
 	}
 	up := (time.Duration(said.UptimeSeconds) * time.Second).String()
 	if said.Runtime.PID == 0 { // the token isn't an admin's
@@ -121,10 +134,16 @@ func (s *statusInfo) print(p *printer) {
 	} else {
 		p.linef("%s: agentd %s on %s, process %d, up %s", state, said.Version, said.Runtime.Listen, said.Runtime.PID, up)
 		p.linef("data: %s (%s, version %d)", s.Data, said.Runtime.Engine, said.Runtime.Format)
+		if n := &said.Runtime; n.NodeID != "" && n.NodeID != n.RuntimeID { // not of a data directory, nor of earlier versions
+			p.linef("node: %s, %s", terminal.Plain(n.NodeID), terminal.Plain(n.NodeState))
+		}
 	}
-	wait := terminal.Plural(int64(s.PendingActions), "action") + " wait"
-	if s.PendingActions == 1 {
-		wait += "s"
+	wait := "it isn't known how many actions wait"
+	if n := s.PendingActions; n != nil {
+		wait = terminal.Plural(*n, "action") + " wait"
+		if *n == 1 {
+			wait += "s"
+		}
 	}
 	p.linef("%s, %s, %s for an answer", terminal.Plural(said.Connections, "connection"), terminal.Plural(said.Streams, "stream"), wait)
 	if key := said.Runtime.EvidenceKeyID; key != "" {
@@ -136,6 +155,12 @@ func (s *statusInfo) print(p *printer) {
 			kept = "for " + terminal.Plain(r.Retention)
 		}
 		p.linef("events of idle sessions are kept %s; removed since the start: %s of %s", kept, terminal.Plural(r.RemovedEvents, "event"), terminal.Plural(r.RemovedFrom, "session"))
+	}
+	if b := said.Runtime.Blobs; b != nil {
+		p.linef("blobs: %s moved to %s", terminal.Plural(b.Moved, "content"), terminal.Plain(b.Location))
+		if b.Problem != "" {
+			p.linef("%s %s", p.Paint(terminal.Yellow, "blobs can't be moved there:"), terminal.Plain(b.Problem))
+		}
 	}
 	for _, r := range said.Runtime.Recovery {
 		p.linef("%s %s", p.Paint(terminal.Yellow, "at the start:"), terminal.Plain(r))

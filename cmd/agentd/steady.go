@@ -24,10 +24,13 @@ const (
 // what may arrive twice is sent again. An address at which nothing listens is an error at once.
 type steady struct{ next http.RoundTripper }
 
+// asItIs marks requests about how things are now, which nothing is waited for.
+type asItIs struct{}
+
 // RoundTrip implements [http.RoundTripper].
 func (t *steady) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	repeats := (req.Method == http.MethodGet || ctx.Value(repeatable{}) != nil) && (req.Body == nil || req.GetBody != nil)
+	repeats := ctx.Value(asItIs{}) == nil && (req.Method == http.MethodGet || ctx.Value(repeatable{}) != nil) && (req.Body == nil || req.GetBody != nil)
 	for try := 1; ; try++ {
 		res, err := t.next.RoundTrip(req)
 		wait, again := passingFailure(res, err)

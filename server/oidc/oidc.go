@@ -8,8 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,40 +64,16 @@ type Options struct {
 
 // Authenticator is a [server.Authenticator] for tokens of one provider.
 type Authenticator struct {
-	opt    Options
-	client *http.Client
+	opt   Options
+	asker *asker
+	limit *rate.Limiter
 
 	mu    sync.Mutex
 	known *provider // nil until the provider was asked
 	asked time.Time // when it was
+	// asking is the question that is under way, nil if there is none.
+	asking *asking
 }
-
-// provider is what an identity provider says of itself.
-type provider struct {
-	verifier *oidc.IDTokenVerifier
-	metadata
-}
-
-// metadata is what isn't about tokens.
-type metadata struct {
-	AuthURL    string   `json:"authorization_endpoint"`
-	TokenURL   string   `json:"token_endpoint"`
-	LogoutURL  string   `json:"end_session_endpoint"`
-	SecretSent []string `json:"token_endpoint_auth_methods_supported"`
-	NamesSelf  bool     `json:"authorization_response_iss_parameter_supported"`
-}
-
-// What a provider is asked for is bounded: whoever sends tokens with made-up keys could
-// otherwise have it asked without end.
-const (
-	asksPerSecond = 1
-	asksAtOnce    = 5
-	askTimeout    = 10 * time.Second
-	maxAnswer     = 1 << 20
-	// keptFor is how long keys are used without asking again: one that the provider took
-	// back is good for no longer. New ones are asked for when they are met.
-	keptFor = time.Hour
-)
 
 // New returns an authenticator. The provider is asked when the first of its tokens comes,
 // so a server starts without it.
@@ -115,10 +89,10 @@ func New(opt Options) *Authenticator {
 	if opt.Clock == nil {
 		opt.Clock = time.Now
 	}
-	return &Authenticator{opt: opt, client: &http.Client{
-		Timeout:   askTimeout,
-		Transport: &bounded{next: http.DefaultTransport, limit: rate.NewLimiter(asksPerSecond, asksAtOnce)},
-	}}
+	return &Authenticator{
+		opt: opt, limit: rate.NewLimiter(asksPerSecond, asksAtOnce),
+		asker: &asker{next: &bounded{next: http.DefaultTransport, limit: rate.NewLimiter(rate.Inf, 0)}, clock: opt.Clock},
+	}
 }
 
 // Authenticate implements [server.Authenticator].
@@ -126,6 +100,9 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (server.
 	id, err := a.opt.Next.Authenticate(ctx, token)
 	if fault.KindOf(err) != fault.Unauthenticated || strings.Count(token, ".") != 2 {
 		return id, err
+	}
+	if err := a.checkClaim(token); err != nil {
+		return server.Identity{}, err
 	}
 	p, err := a.reachProvider(ctx)
 	if err != nil {
@@ -140,43 +117,31 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (server.
 
 // verify returns a token that the provider signed for one of these clients.
 func (a *Authenticator) verify(ctx context.Context, p *provider, token string, clients ...string) (*oidc.IDToken, error) {
-	t, err := p.verifier.Verify(oidc.ClientContext(ctx, a.client), token)
+	noting, away := noteAway(ctx)
+	t, err := p.verifier.Verify(noting, token)
 	if expired := (*oidc.TokenExpiredError)(nil); errors.As(err, &expired) {
-		return nil, fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", expired.Expiry.UTC().Format(time.RFC3339), a.opt.Issuer)
+		return nil, a.expired(expired.Expiry)
 	}
-	if errors.Is(err, errTooOften) {
-		return nil, fault.New(fault.Unavailable, "%s was asked for its keys too often; try again in a moment", a.opt.Issuer)
+	if *away != nil { // it may be good
+		return nil, a.away(*away)
 	}
 	if err == nil && !slices.ContainsFunc(clients, func(c string) bool { return c != "" && slices.Contains(t.Audience, c) }) {
 		err = errors.New("it is meant for another program")
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Unauthenticated, err, "the token is not one of %s for %s", a.opt.Issuer, clients[0])
+		return nil, a.refuse(err, clients[0])
 	}
 	return t, nil
 }
 
-// reachProvider asks the provider now and then how its tokens are checked.
-func (a *Authenticator) reachProvider(ctx context.Context) (*provider, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.opt.Clock()
-	if a.known != nil && now.Sub(a.asked) < keptFor {
-		return a.known, nil
-	}
-	// The context stays with the keys, which are fetched again when they change.
-	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), a.client), a.opt.Issuer)
-	p := &provider{}
-	if err == nil {
-		err = found.Claims(&p.metadata)
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "%s can't be asked whether the token is good; try again later, or use a token of this server", a.opt.Issuer)
-	}
-	// Who a token is meant for is checked in verify, because there may be two.
-	p.verifier = found.Verifier(&oidc.Config{SkipClientIDCheck: true, Now: a.opt.Clock})
-	a.asked, a.known = now, p
-	return p, nil
+// refuse says that a token is none of the provider's for a client.
+func (a *Authenticator) refuse(err error, client string) error {
+	return fault.Wrap(fault.Unauthenticated, err, "the token is not one of %s for %s", a.opt.Issuer, client)
+}
+
+// expired says that a token was good until then.
+func (a *Authenticator) expired(at time.Time) error {
+	return fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", at.UTC().Format(time.RFC3339), a.opt.Issuer)
 }
 
 // identify says who the holder of a good token is here.
@@ -248,27 +213,4 @@ func printable(r rune) rune {
 		return -1
 	}
 	return r
-}
-
-var errTooOften = errors.New("asked too often")
-
-// bounded bounds how often a provider is asked, and how much it may answer.
-type bounded struct {
-	next  http.RoundTripper
-	limit *rate.Limiter
-}
-
-func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !b.limit.Allow() {
-		return nil, errTooOften
-	}
-	res, err := b.next.RoundTrip(r)
-	if err != nil {
-		return nil, fmt.Errorf("oidc: %w", err)
-	}
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(res.Body, maxAnswer), res.Body}
-	return res, nil
 }

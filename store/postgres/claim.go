@@ -137,7 +137,7 @@ func (s *Store) checkReplaced(ctx context.Context) error {
 		return err
 	}
 	if replaced {
-		return s.replacedError()
+		return s.loseName()
 	}
 	return nil
 }

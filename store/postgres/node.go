@@ -287,8 +287,9 @@ func (s *Store) Term() (n uint64, held bool) {
 	return s.lease.term, time.Since(s.lease.asked) < s.opts.LeaseTTL
 }
 
-// replacedError says that this process lost its name to another one.
-func (s *Store) replacedError() error {
+// loseName ends the lease of a process whose name another one has, and says so.
+func (s *Store) loseName() error {
+	s.lease.giveUp()
 	return fmt.Errorf("%w: another process is node %s now; this one takes no session any more: stop it, or give it another name", store.ErrReplaced, s.opts.NodeID)
 }
 

@@ -51,7 +51,7 @@ func (k *keeper) notRenewed(ctx context.Context) error {
 	case err != nil:
 		return err
 	case incarnation != k.s.incarnation && !heartbeat.Before(k.s.registered):
-		return k.s.replacedError()
+		return k.s.loseName()
 	default:
 		return k.s.restoredError()
 	}

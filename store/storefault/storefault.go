@@ -43,12 +43,16 @@ func Of(err error) error {
 		return comeAgain(passesSoon, err, "the connection to the store broke and the command may or may not have run; repeat it with the same ids or idempotency key")
 	case errors.Is(err, store.ErrUnavailable):
 		return comeAgain(passesSoon, err, "the database can't be reached now, or takes no writes; try again")
+	case errors.As(err, &owned) && owned.Address == "":
+		return comeAgain(passesSoon, err, "the session is owned by node "+owned.Owner+", which has no address: it is a program that opened the database, such as agentd run, and gives the session back when it ends, or a server that needs advertise; try again")
 	case errors.As(err, &owned):
 		f := fault.Wrap(fault.Unavailable, err, "the session is owned by node %s", owned.Owner)
 		f.Elsewhere = owned.Address
 		return f
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
 		return comeAgain(passesSoon, err, "another node took the session over; nothing was written; try again")
+	case errors.Is(err, store.ErrReplaced):
+		return comeAgain(passesSoon, err, "another process runs under the name of this node, which writes nothing any more; try again at another node, and stop this process or give it another node.name")
 	case errors.Is(err, store.ErrFailed):
 		return fault.Wrap(fault.Unavailable, err, "an earlier write to the store failed: nothing is accepted until agentd is restarted and has checked the store")
 	case errors.Is(err, store.ErrRestored):

@@ -117,7 +117,9 @@ func gapSchema() object {
 func serverStatusSchema() object {
 	runtime := structure("What the runtime says of itself.", object{
 		{"runtimeId", wordSchema("")},
-		{"pid", numberSchema("The server's process. This, listen, engine, data, dataVersion, recovered, problem, blobs, mcpServers and what was removed are for admins alone.", 1)},
+		{"nodeId", wordSchema("The name of the node that answers.")},
+		{"nodeState", wordSchema("Whether it takes work, as list_nodes says.", "open", "draining", "drained")},
+		{"pid", numberSchema("The server's process. This, nodeId, nodeState, listen, engine, data, dataVersion, recovered, problem, blobs, mcpServers and what was removed are for admins alone.", 1)},
 		{"listen", wordSchema("The address that the server listens on.")},
 		{"engine", wordSchema("The store's engine.")},
 		{"data", wordSchema("Where the store's data is.")},

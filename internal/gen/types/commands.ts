@@ -7457,7 +7457,7 @@ export interface TokenRecord {
   expiresAt?: string;
   /** When the token was revoked; absent if it wasn't. */
   revokedAt?: string;
-  /** When the token was last used; it may lag by some minutes. */
+  /** When the token was last used at the node that answers, and not at others; it may lag by some minutes. */
   lastUsedAt?: string;
 }
 
@@ -7479,7 +7479,7 @@ export interface NewTokenResult {
   expiresAt?: string;
   /** When the token was revoked; absent if it wasn't. */
   revokedAt?: string;
-  /** When the token was last used; it may lag by some minutes. */
+  /** When the token was last used at the node that answers, and not at others; it may lag by some minutes. */
   lastUsedAt?: string;
   /** The token itself. It is shown this once: a repeated call with the same idempotency key doesn't have it. */
   token?: string;
@@ -7599,7 +7599,7 @@ export interface DrainNodeResult {
 export interface NodeRecord {
   /** The node's name. */
   nodeId: string;
-  /** Address at which other nodes reach it; absent if none does. */
+  /** Address at which other nodes reach it; absent if none does, as of a program that opened the database for itself. */
   address?: string;
   /** Self says that this node answers. */
   self: boolean;

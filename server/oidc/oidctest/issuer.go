@@ -19,9 +19,10 @@ import (
 // Issuer signs tokens, and tells by which key they are known.
 type Issuer struct {
 	*httptest.Server
-	// Asked counts the requests; while Down is set, none is answered.
-	Asked atomic.Int64
-	Down  atomic.Bool
+	// Asked counts the requests. While Down is set, each is answered with an error, and while
+	// Mute is, with nothing.
+	Asked      atomic.Int64
+	Down, Mute atomic.Bool
 	// Client is what the issuer knows of the program that people log in to.
 	Client Client
 
@@ -35,12 +36,19 @@ func Start(t testing.TB) *Issuer {
 	p := &Issuer{}
 	p.NewKey(t, "first")
 	p.Server = httptest.NewServer(http.HandlerFunc(p.answer))
-	t.Cleanup(p.Close)
+	t.Cleanup(func() {
+		p.CloseClientConnections() // one that it is mute to would be waited for
+		p.Close()
+	})
 	return p
 }
 
 func (p *Issuer) answer(w http.ResponseWriter, r *http.Request) {
 	p.Asked.Add(1)
+	if p.Mute.Load() {
+		<-r.Context().Done()
+		return
+	}
 	if p.Down.Load() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 		return
