@@ -51,10 +51,11 @@ func (a *app) nodesDrain() *cobra.Command {
 		Short: "Have a node hand over what it does, before it is stopped",
 		Long: `Has a node take no new work and hand over what it has to the other nodes, each
 session when the step that it is in has ended, and waits until nothing is left;
-standard error shows how far it is. The node answers on: commands that reach it
-go to the others. Stop it then, or let it take work again with "nodes undrain".
-Sessions whose files only that node has stay there and go on when it takes work
-again. Needs an admin.
+standard error shows how far it is. If the node is restarted or undrained
+meanwhile, it takes work again, and the command fails. The node answers on:
+commands that reach it go to the others. Stop it then, or let it take work again
+with "nodes undrain". Sessions whose files only that node has stay there and go
+on when it takes work again. Needs an admin.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes drain node-a\n  agentd nodes drain --wait=false node-a",
@@ -96,9 +97,13 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 	if err := f.Do(ctx, p, &res); err != nil {
 		return err
 	}
-	node, last := res.Node, int64(-1)
+	node, last, begun := res.Node, int64(-1), false
 	for wait && node.State != "drained" {
 		if node.Sessions != last {
+		if node.State == "open" && begun {
+			return fmt.Errorf("node %s takes work again: it was restarted or undrained meanwhile", node.NodeID)
+		}
+		begun = begun || node.State == "draining"
 			last = node.Sessions
 			if _, err := fmt.Fprintf(a.err, "%s is %s: %s, %s\n", terminal.Plain(node.NodeID), node.State, terminal.Plural(node.Sessions, "session"), terminal.Plural(node.Running, "thread")); err != nil {
 				return err
