@@ -140,6 +140,11 @@ func TestSuggestions(t *testing.T) {
 		"sessions update x --tag a --add-tag b":     "--tag replaces all tags; leave out --add-tag and --remove-tag",
 		"sessions update x --add-tag ":              "--add-tag is empty",
 		"why no/id":                                 `ID: "no/id" is not an id`,
+		"nodes drain ":                              `NODE is empty, given as "": agentd nodes drain NODE`,
+		"nodes undrain ":                            `NODE is empty`,
+		"nodes move x --to ":                        "--to needs a value: the node that the session goes on at",
+		"nodes move x --to y --root ":               "--root needs a value",
+		"tokens create x --server ":                 "--server needs a value: address of a server",
 		"sessions --=x":                             "flags are written --name or --name=value",
 		"quotas set acme --sessions x --sessions 1": `--sessions: "x" is not a whole number such as 20`,
 	} {
