@@ -215,6 +215,7 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 		}
 		if shared, ok := s.store.(store.Shared); ok {
 			s.others = &nodesSeen{shared: shared}
+			s.warnOfSameAddress(ctx)
 		}
 		return nil
 	}

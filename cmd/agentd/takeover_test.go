@@ -153,6 +153,13 @@ func TestNodesOfOneDirectoryHaveTwoNames(t *testing.T) {
 	a.stop(syscall.SIGTERM)
 }
 
+// TestNodesWithOneAddress: two nodes that say to be reached at the same place can't both be.
+func TestNodesWithOneAddress(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	f.node(f.dir(), "--advertise", "http://127.0.0.1:1")
+	f.node(f.dir(), "--advertise", "http://127.0.0.1:1").wait("another node has this one's address")
+}
+
 // TestReadingClaimsNothing reads a session with a waiting question through another node: it
 // stays where it is, also when it is out of memory there. A session without work that lost its
 // node has no owner, also after it was read.
