@@ -242,6 +242,37 @@ func TestHostPolicyReachesAllNodes(t *testing.T) {
 	}
 }
 
+// TestCommandsEndNoSharedMode: a mode that an admin gave all nodes isn't ended by a command whose
+// own configuration allows less. That of a node is.
+func TestCommandsEndNoSharedMode(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	a := f.node(f.dir())
+	mode := func() string { return call[command.PolicyResult](a, &command.GetPolicy{}).Mode }
+	call[command.PolicyResult](a, &command.SetPolicy{Mode: "bypass"})
+	narrow := *f
+	narrow.config = writeFile(t, t.TempDir(), "narrow.yaml", "node: {lease: 1h}\npermissions: {mode: plan}\n")
+	out, errs, code := program(t, "policy", "show", "--data", f.url, "--state-dir", f.dir(), "--config", narrow.config)
+	if code != 0 || !strings.Contains(out, "plan") || strings.Contains(out, "bypass") {
+		t.Errorf("policy show: %d\n%s%s", code, out, errs)
+	}
+	changes := func() int {
+		n := 0
+		for _, e := range a.eventsOf(event.RuntimeSession) {
+			if e.Type == event.TypePolicyChanged {
+				n++
+			}
+		}
+		return n
+	}
+	if n := changes(); n != 1 || mode() != "bypass" {
+		t.Errorf("after a command the mode is %s, by %d facts", mode(), n)
+	}
+	narrow.node(narrow.dir())
+	for mode() == "bypass" && t.Context().Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // TestTokensReachAllNodes: a token that one node makes lets its holder in on the others, also
 // on one that starts later, and one that is revoked doesn't.
 func TestTokensReachAllNodes(t *testing.T) {
