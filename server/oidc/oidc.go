@@ -156,6 +156,12 @@ func (a *Authenticator) verify(ctx context.Context, p *provider, token string, c
 	return t, nil
 }
 
+// CheckProvider says why the provider can't be asked how its tokens are checked; nil if it can.
+func (a *Authenticator) CheckProvider(ctx context.Context) error {
+	_, err := a.reachProvider(ctx)
+	return err
+}
+
 // reachProvider asks the provider now and then how its tokens are checked.
 func (a *Authenticator) reachProvider(ctx context.Context) (*provider, error) {
 	a.mu.Lock()
