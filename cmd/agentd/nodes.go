@@ -24,8 +24,10 @@ them, how long their leases last, how many sessions each owns and how many
 threads it works on, with those that wait, and its pool and labels. A node whose
 lease has ended is gone, and the others have what it was doing, but for sessions
 whose files only that node has: if it never comes back, "nodes forget" says
-which these are, and "nodes move" gives them another place. A data directory has
-one node. With --json the answer is that of list_nodes.
+which these are, and "nodes move" gives them another place. Commands that have
+the database open are listed too, without an address: nothing is passed on to
+them. A data directory has one node. With --json the answer is that of
+list_nodes.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes\n  agentd nodes --json",
@@ -99,11 +101,11 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 	}
 	node, last, begun := res.Node, int64(-1), false
 	for wait && node.State != "drained" {
-		if node.Sessions != last {
 		if node.State == "open" && begun {
 			return fmt.Errorf("node %s takes work again: it was restarted or undrained meanwhile", node.NodeID)
 		}
 		begun = begun || node.State == "draining"
+		if node.Sessions != last {
 			last = node.Sessions
 			if _, err := fmt.Fprintf(a.err, "%s is %s: %s, %s\n", terminal.Plain(node.NodeID), node.State, terminal.Plural(node.Sessions, "session"), terminal.Plural(node.Running, "thread")); err != nil {
 				return err
@@ -166,7 +168,7 @@ func printNodes(out *printer, res *command.ListNodesResult) {
 		}
 		rows = append(rows, []string{
 			terminal.Plain(n.NodeID), state, lease, strconv.FormatInt(n.Sessions, 10), threads,
-			orDash(terminal.Plain(n.Pool)), orDash(terminal.Plain(strings.Join(n.Labels, " "))), terminal.Plain(n.Address),
+			orDash(terminal.Plain(n.Pool)), orDash(terminal.Plain(strings.Join(n.Labels, " "))), orDash(terminal.Plain(n.Address)),
 		})
 	}
 	if !out.seen {
