@@ -28,7 +28,7 @@ func permissionDefs() []Def {
 			Name: "set_policy", Noun: "permission", Form: formOf[SetPolicy, PolicyResult](),
 			Mutates: true, Destructive: true, Repeatable: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Changes the policy of a session, or the host's.",
-			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration always stay, and a mode that is wider than the configuration's applies until the next start. A session's rules add to the host's: the strictest match wins. With rules all stored rules are replaced; addRules and removeRules change single ones, and leave those that another caller changes at the same time. With acceptWorkspace it accepts the rules of the workspace as they are now in .agentd-permissions.yaml: changes to that file that allow more have no effect before that.",
+			Doc:     "Without a session it is the host's policy, and the caller must be an admin; rules of the configuration always stay, and a mode that is wider than the configuration's applies until a server with that configuration starts or reads it again, over a database until any of its nodes does. A session's rules add to the host's: the strictest match wins. With rules all stored rules are replaced; addRules and removeRules change single ones, and leave those that another caller changes at the same time. With acceptWorkspace it accepts the rules of the workspace as they are now in .agentd-permissions.yaml: changes to that file that allow more have no effect before that.",
 			Example: `{"sessionId":"sess_docs","mode":"auto","rules":[{"decision":"deny","tool":"shell","match":"git push *","reason":"pushes are manual"}]}`,
 		},
 		{

@@ -167,7 +167,23 @@ func (l *Loop) limitStoredMode(ctx context.Context) error {
 	if !h.tooWide() {
 		return nil
 	}
+	if l.opt.Recovery == "none" { // it is no server, and doesn't end what servers share
+		l.limitOwnMode()
+		return nil
+	}
 	return l.recordConfigured(ctx, h.configured, "the runtime was started", false)
+}
+
+// limitOwnMode does without the stored mode in this process alone.
+func (l *Loop) limitOwnMode() {
+	l.hostMu.Lock()
+	defer l.hostMu.Unlock()
+	now := l.host.Load()
+	stored := now.stored
+	stored.Mode = ""
+	next := newHostPolicy(now.configured, stored)
+	next.sequence = now.sequence
+	l.host.Store(next)
 }
 
 // recordConfigured records the host's policy under a configuration: without a stored mode that
@@ -186,7 +202,7 @@ func (l *Loop) recordConfigured(ctx context.Context, configured HostPolicy, reas
 			tx.Emit(event.Event{Type: event.TypeRuntimeWarning, Payload: &event.RuntimeNotice{
 				Code:    "stored_mode_too_wide",
 				Message: fmt.Sprintf("%s: the stored permission mode %s allows more than %s of the configuration and is no longer used", reason, wide, configured.Mode),
-				Advice:  "change permissions.mode of the configuration, or set the mode again with set_policy, which holds until the next start",
+				Advice:  "change permissions.mode of the configuration, or set the mode again with set_policy, which holds until the next start of a node",
 			}})
 			fact.Reason += "; the stored mode " + wide + " is wider than the configuration's"
 		}

@@ -21,7 +21,6 @@ import (
 	"agentd/cmd/agentd/internal/terminal"
 	"agentd/internal/netaddr"
 	"agentd/model/provider/script"
-	"agentd/store"
 	"agentd/store/pebble"
 	"agentd/store/postgres"
 )
@@ -53,9 +52,10 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check this machine and give advice",
 		Long: `Looks at the configuration, the data, the address, the providers with their keys,
-the MCP servers, and what the sandbox really enforces on this machine, each with
-advice. Addresses on this machine are tried, others only with --network. It
-changes nothing but a file that it makes and removes to measure the disk.
+the MCP servers, what a node needs beside others, and what the sandbox really
+enforces on this machine, each with advice. Addresses on this machine are tried,
+others only with --network; a database and its replica always. It changes nothing
+but a file that it makes and removes to measure the disk.
 
 Exit codes: 0 nothing stands in the way, 1 something does, 2 usage.`,
 		Example: "  agentd doctor\n  agentd doctor --network\n  agentd doctor --config agentd.yaml --json",
@@ -96,6 +96,8 @@ func (a *app) examine(ctx context.Context, c *config.Config, network bool) []fin
 		found = append(found, diskFindings(c.Data)...)
 	}
 	found = append(found, a.bucketFindings(ctx, c, network)...)
+	found = append(found, a.nodeFindings(ctx, c)...)
+	found = append(found, oidcFindings(ctx, c, network)...)
 	found = append(found, machineFindings()...)
 	if a.ownServer(c) && a.onlyBuiltIn(c) {
 		found = append(found, warn("model", `"agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY`, "none is configured; only --model script/script is there, which repeats its input"))
@@ -145,21 +147,15 @@ func listenFinding(ctx context.Context, c *config.Config) finding {
 
 // storeFindings opens the store, if there is one, and says what opening found.
 func (a *app) storeFindings(ctx context.Context, c *config.Config) []finding {
-	var s store.Store
-	var err error
-	switch {
-	case c.Database():
-		var objects store.Objects
-		if objects, err = openBucket(c, a.env); err == nil {
-			s, err = postgres.Open(ctx, c.Data, &postgres.Options{Objects: objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep)})
-		}
-	case !hasStore(c.Data):
+	if !c.Database() && !hasStore(c.Data) {
 		return []finding{ok("store", "none in %s yet; \"agentd serve\" creates it", c.Data)}
-	default:
-		s, err = pebble.Open(c.Data, nil)
+	}
+	s, err := openData(ctx, c, a.env, node{reads: true}, nil)
+	if pending, found := errors.AsType[*postgres.PendingError](err); found {
+		return []finding{pendingFinding(pending)}
 	}
 	if err != nil {
-		return []finding{fail("store", "", "%s", describe(explain(err)))}
+		return []finding{fail("store", "", "%s", describe(err))}
 	}
 	meta, err := s.Meta(ctx)
 	var problem, grant string

@@ -10,9 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -95,6 +98,8 @@ func readManifests(t *testing.T) map[string]*manifest {
 // TestKubernetes starts a node as a pod of the operations guide's StatefulSet would be: with its
 // arguments, environment, configuration and files. Nodes find it by a name that outlives its
 // address, also while it isn't ready, and its certificate is for that name; probes get answers.
+// The next container of the pod, which has its volume and nothing else of the one before, is the
+// same node, and is drained by the pod's name.
 func TestKubernetes(t *testing.T) {
 	all := readManifests(t)
 	set := all["StatefulSet agentd"]
@@ -114,10 +119,10 @@ func TestKubernetes(t *testing.T) {
 	}
 	folders := map[string]string{"nodes": certificates}
 	for _, v := range set.Spec.VolumeClaimTemplates {
-		folders[v.Metadata.Name] = f.dir()
+		folders[v.Metadata.Name] = freshVolume(t)
 	}
 	at := podPaths(t, set, all, folders)
-	env := podEnv(t, pod, map[string]string{
+	env := podEnv(t, pod, at, map[string]string{
 		"database": f.url, "token": "shared-" + rand.Text(), "metadata.name": "agentd-0", "metadata.namespace": "default",
 	})
 	advertised, err := url.Parse(env["AGENTD_ADVERTISE"])
@@ -129,11 +134,13 @@ func TestKubernetes(t *testing.T) {
 		arg = strings.TrimSuffix(at.Replace(arg+"/"), "/")
 		args = append(args, strings.Replace(arg, "0.0.0.0:8700", "127.0.0.1:0", 1)) // the pod's own network
 	}
-	p := &process{t: t, data: f.url, lines: make(chan string, 10_000), cmd: self(t, args...)}
-	for name, value := range env {
-		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	begin := func() *process {
+		t.Helper()
+		p := &process{t: t, data: f.url, lines: make(chan string, 10_000), cmd: inContainer(t, env, args...)}
+		p.begin()
+		return p
 	}
-	p.begin()
+	p := begin()
 	kubelet := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as the real one
 	defer kubelet.CloseIdleConnections()
 	for name, probe := range map[string]podProbe{"startup": pod.StartupProbe, "readiness": pod.ReadinessProbe, "liveness": pod.LivenessProbe} {
@@ -157,6 +164,37 @@ func TestKubernetes(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), `SELECT address FROM agentd.nodes`).Scan(&row); err != nil || row != env["AGENTD_ADVERTISE"] {
 		t.Errorf("the others find it at %q, %v", row, err)
 	}
+	if code := p.stop(syscall.SIGTERM); code != 0 {
+		t.Fatalf("the first container ended with %d", code)
+	}
+	begin()
+	dir := args[slices.Index(args, "--state-dir")+1]
+	out, err := inContainer(t, env, "nodes", "drain", "--state-dir", dir, "agentd-0").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "drained") {
+		t.Errorf("drain by the pod's name: %v\n%s", err, out)
+	}
+}
+
+// freshVolume makes a folder as a new ext4 volume is that fsGroup opened to a group.
+func freshVolume(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "lost+found"), 0o700), os.Chmod(dir, 0o775|os.ModeSetgid)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// inContainer returns a command in a container that has its pod's environment and volumes, and
+// a home that was empty when it began.
+func inContainer(t *testing.T, env map[string]string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := self(t, args...)
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "XDG_STATE_HOME=") })
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
 }
 
 // podPaths returns what replaces the paths of a pod by those of its volumes here.
@@ -192,7 +230,7 @@ func podPaths(t *testing.T, set *manifest, all map[string]*manifest, folders map
 }
 
 // podEnv returns a pod's environment, given what its references lead to.
-func podEnv(t *testing.T, pod *podContainer, known map[string]string) map[string]string {
+func podEnv(t *testing.T, pod *podContainer, at *strings.Replacer, known map[string]string) map[string]string {
 	t.Helper()
 	env := map[string]string{}
 	for _, e := range pod.Env {
@@ -205,7 +243,7 @@ func podEnv(t *testing.T, pod *podContainer, known map[string]string) map[string
 				t.Fatalf("%s comes from %q, which nothing is known of", e.Name, from)
 			}
 		}
-		env[e.Name] = value
+		env[e.Name] = strings.TrimSuffix(at.Replace(value+"/"), "/")
 	}
 	return env
 }

@@ -71,6 +71,26 @@ func TestNodesAreShown(t *testing.T) {
 			t.Errorf("no line is %s:\n%s", want, out)
 		}
 	}
+	// A command that has the database open stays on the list for as long as it runs, and is
+	// reached by nobody.
+	beside := self(t, "audit", "-f", "--data", f.url, "--state-dir", f.dir())
+	if err := beside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- beside.Wait() }()
+	row := regexp.MustCompile(`(?m)^node_\w+ +alive .* -$`)
+	for out = b.commandLine("nodes"); !row.MatchString(out); out = b.commandLine("nodes") {
+		select {
+		case err := <-ended:
+			t.Fatalf("agentd audit ended, %v, and was not listed:\n%s", err, out)
+		default:
+		}
+	}
+	if err := beside.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
 	f.kill(a)
 	if gone := `(?m)^node-a +gone +- `; !regexp.MustCompile(gone).MatchString(b.commandLine("nodes")) {
 		t.Errorf("no line is %s:\n%s", gone, b.commandLine("nodes"))

@@ -80,7 +80,11 @@ func checkValues(cmd *cobra.Command, all map[string][]string) {
 		var wrong error
 		cmd.Flags().Visit(func(f *pflag.Flag) {
 			values := choicesOf(cmd, f, all)
-			if got := f.Value.String(); wrong == nil && values != nil && got != "" && !slices.Contains(values, got) {
+			switch got := f.Value.String(); {
+			case wrong != nil:
+			case got == "" && f.Annotations[saysWhere] != nil:
+				wrong = usagef("--%s needs a value: %s", f.Name, f.Usage)
+			case values != nil && got != "" && !slices.Contains(values, got):
 				wrong = usagef("--%s: %q is not one of %s", f.Name, got, strings.Join(values, ", "))
 			}
 		})
@@ -88,6 +92,17 @@ func checkValues(cmd *cobra.Command, all map[string][]string) {
 			return wrong
 		}
 		return run(cmd, given)
+	}
+}
+
+// saysWhere marks the flags that say where a command acts. An empty one, such as a variable of
+// the shell that isn't set, would have it act somewhere else.
+const saysWhere = "agentd_says_where"
+
+// markWhere marks flags of a command with [saysWhere].
+func markWhere(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Lookup(name).Annotations = map[string][]string{saysWhere: {}}
 	}
 }
 

@@ -129,6 +129,20 @@ func (n *nodesSeen) lookAtNodes(ctx context.Context) ([]store.Node, error) {
 	return n.nodes, nil
 }
 
+// warnOfSameAddress says that another node is reached where this one is, as when both are on
+// machines of their own and advertise 127.0.0.1.
+func (s *serving) warnOfSameAddress(ctx context.Context) {
+	nodes, err := s.others.lookAtNodes(ctx)
+	if err != nil || s.address == "" {
+		return // what is wrong with the database is said elsewhere
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.Alive && !n.Self && n.Address == s.address {
+			s.log.Warn("another node has this one's address, so what is passed on to it comes here; unless it has just ended, set advertise to where other nodes reach this one", "address", s.address, "node", n.ID)
+		}
+	}
+}
+
 // isAlive reports whether one of the nodes lives at an address, which is a scheme and a host.
 func (n *nodesSeen) isAlive(ctx context.Context, address string) (bool, error) {
 	nodes, err := n.lookAtNodes(ctx)

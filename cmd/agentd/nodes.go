@@ -24,8 +24,10 @@ them, how long their leases last, how many sessions each owns and how many
 threads it works on, with those that wait, and its pool and labels. A node whose
 lease has ended is gone, and the others have what it was doing, but for sessions
 whose files only that node has: if it never comes back, "nodes forget" says
-which these are, and "nodes move" gives them another place. A data directory has
-one node. With --json the answer is that of list_nodes.
+which these are, and "nodes move" gives them another place. Commands that have
+the database open are listed too, without an address: nothing is passed on to
+them. A data directory has one node. With --json the answer is that of
+list_nodes.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes\n  agentd nodes --json",
@@ -51,10 +53,11 @@ func (a *app) nodesDrain() *cobra.Command {
 		Short: "Have a node hand over what it does, before it is stopped",
 		Long: `Has a node take no new work and hand over what it has to the other nodes, each
 session when the step that it is in has ended, and waits until nothing is left;
-standard error shows how far it is. The node answers on: commands that reach it
-go to the others. Stop it then, or let it take work again with "nodes undrain".
-Sessions whose files only that node has stay there and go on when it takes work
-again. Needs an admin.
+standard error shows how far it is. If the node is restarted or undrained
+meanwhile, it takes work again, and the command fails. The node answers on:
+commands that reach it go to the others. Stop it then, or let it take work again
+with "nodes undrain". Sessions whose files only that node has stay there and go
+on when it takes work again. Needs an admin.
 
 Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd nodes drain node-a\n  agentd nodes drain --wait=false node-a",
@@ -96,8 +99,12 @@ func (a *app) drainAndWait(ctx context.Context, f facts.Source, p *command.Drain
 	if err := f.Do(ctx, p, &res); err != nil {
 		return err
 	}
-	node, last := res.Node, int64(-1)
+	node, last, begun := res.Node, int64(-1), false
 	for wait && node.State != "drained" {
+		if node.State == "open" && begun {
+			return fmt.Errorf("node %s takes work again: it was restarted or undrained meanwhile", node.NodeID)
+		}
+		begun = begun || node.State == "draining"
 		if node.Sessions != last {
 			last = node.Sessions
 			if _, err := fmt.Fprintf(a.err, "%s is %s: %s, %s\n", terminal.Plain(node.NodeID), node.State, terminal.Plural(node.Sessions, "session"), terminal.Plural(node.Running, "thread")); err != nil {
@@ -161,7 +168,7 @@ func printNodes(out *printer, res *command.ListNodesResult) {
 		}
 		rows = append(rows, []string{
 			terminal.Plain(n.NodeID), state, lease, strconv.FormatInt(n.Sessions, 10), threads,
-			orDash(terminal.Plain(n.Pool)), orDash(terminal.Plain(strings.Join(n.Labels, " "))), terminal.Plain(n.Address),
+			orDash(terminal.Plain(n.Pool)), orDash(terminal.Plain(strings.Join(n.Labels, " "))), orDash(terminal.Plain(n.Address)),
 		})
 	}
 	if !out.seen {

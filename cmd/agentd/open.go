@@ -35,6 +35,8 @@ type node struct {
 	name string
 	// listen begins to listen and returns the address.
 	listen func(context.Context) (address string, err error)
+	// reads says that this process only reads: it is no node then, and changes nothing.
+	reads bool
 }
 
 func openData(ctx context.Context, c *config.Config, env map[string]string, self node, log *slog.Logger) (store.Store, error) {
@@ -46,8 +48,8 @@ func openData(ctx context.Context, c *config.Config, env map[string]string, self
 		s, err := postgres.Open(ctx, c.Data, &postgres.Options{
 			NodeID: self.name, Listen: self.listen, Pool: c.Node.Pool, Labels: c.Node.Labels, LeaseTTL: time.Duration(c.Node.Lease), Logger: log,
 			MaxConns: max(c.Node.Connections-postgres.BesidePool, 0),
-			Replica:  c.Replica,
-			Objects:  objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
+			Replica:  c.Replica, ReadOnly: self.reads,
+			Objects: objects, ObjectsFrom: c.Blobs.S3.From, ObjectsKept: time.Duration(c.Blobs.S3.Keep),
 		})
 		if err != nil {
 			return nil, explain(err)
@@ -58,7 +60,9 @@ func openData(ctx context.Context, c *config.Config, env map[string]string, self
 	if err != nil {
 		return nil, explain(err)
 	}
-	keepFromGit(c.Data)
+	if !self.reads {
+		keepFromGit(c.Data)
+	}
 	return s, nil
 }
 
@@ -93,10 +97,14 @@ func keepFromGit(dir string) {
 // openExisting opens facts that must be there already, so that a wrong path on
 // the command line doesn't make an empty store.
 func openExisting(ctx context.Context, c *config.Config, env map[string]string, log *slog.Logger) (store.Store, error) {
+	return openExistingAs(ctx, c, env, node{}, log)
+}
+
+func openExistingAs(ctx context.Context, c *config.Config, env map[string]string, self node, log *slog.Logger) (store.Store, error) {
 	if !c.Database() && !hasStore(c.Data) {
 		return nil, fmt.Errorf("there is no store in %s; \"agentd serve\" and \"agentd run\" create one, and --data names another directory", c.Data)
 	}
-	return openData(ctx, c, env, node{}, log)
+	return openData(ctx, c, env, self, log)
 }
 
 // hasStore reports whether a directory holds a store.

@@ -210,11 +210,12 @@ func (s *serving) openStoreAndListen(ctx context.Context) (err error) {
 			address, unheard = s.listenAsNode(ctx)
 			return address, unheard
 		}
-		if s.store, err = s.app.openStore(ctx, c, node{s.nodeName, listen}, s.log); err != nil {
+		if s.store, err = s.app.openStore(ctx, c, node{name: s.nodeName, listen: listen}, s.log); err != nil {
 			return cmp.Or(unheard, err)
 		}
 		if shared, ok := s.store.(store.Shared); ok {
 			s.others = &nodesSeen{shared: shared}
+			s.warnOfSameAddress(ctx)
 		}
 		return nil
 	}

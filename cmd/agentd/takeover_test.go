@@ -153,6 +153,13 @@ func TestNodesOfOneDirectoryHaveTwoNames(t *testing.T) {
 	a.stop(syscall.SIGTERM)
 }
 
+// TestNodesWithOneAddress: two nodes that say to be reached at the same place can't both be.
+func TestNodesWithOneAddress(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	f.node(f.dir(), "--advertise", "http://127.0.0.1:1")
+	f.node(f.dir(), "--advertise", "http://127.0.0.1:1").wait("another node has this one's address")
+}
+
 // TestReadingClaimsNothing reads a session with a waiting question through another node: it
 // stays where it is, also when it is out of memory there. A session without work that lost its
 // node has no owner, also after it was read.
@@ -231,6 +238,37 @@ func TestHostPolicyReachesAllNodes(t *testing.T) {
 		if len(got.Rules) == 1 && got.Rules[0].Match == "make *" {
 			return
 		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestCommandsEndNoSharedMode: a mode that an admin gave all nodes isn't ended by a command whose
+// own configuration allows less. That of a node is.
+func TestCommandsEndNoSharedMode(t *testing.T) {
+	f := newFleet(t, "1h", slow)
+	a := f.node(f.dir())
+	mode := func() string { return call[command.PolicyResult](a, &command.GetPolicy{}).Mode }
+	call[command.PolicyResult](a, &command.SetPolicy{Mode: "bypass"})
+	narrow := *f
+	narrow.config = writeFile(t, t.TempDir(), "narrow.yaml", "node: {lease: 1h}\npermissions: {mode: plan}\n")
+	out, errs, code := program(t, "policy", "show", "--data", f.url, "--state-dir", f.dir(), "--config", narrow.config)
+	if code != 0 || !strings.Contains(out, "plan") || strings.Contains(out, "bypass") {
+		t.Errorf("policy show: %d\n%s%s", code, out, errs)
+	}
+	changes := func() int {
+		n := 0
+		for _, e := range a.eventsOf(event.RuntimeSession) {
+			if e.Type == event.TypePolicyChanged {
+				n++
+			}
+		}
+		return n
+	}
+	if n := changes(); n != 1 || mode() != "bypass" {
+		t.Errorf("after a command the mode is %s, by %d facts", mode(), n)
+	}
+	narrow.node(narrow.dir())
+	for mode() == "bypass" && t.Context().Err() == nil {
 		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -20,7 +20,9 @@ func (a *app) tokensCommand() *cobra.Command {
 	return parent("tokens", "Create, list, rotate and revoke tokens",
 		`Tokens give clients access to the server. They are kept, hashed, in a file of the
 data directory. The server that holds the data, or that --server names, makes the
-change and records it; without one the file is changed.
+change and records it; without one the file is changed. Over a database a node has
+to do it, which tells the others: the one that runs from the state directory, or
+that --server names.
 
 Exit codes: those of its commands.`,
 		"  agentd tokens create --role client --account alice laptop\n  agentd tokens list\n  agentd tokens rotate laptop\n  agentd tokens revoke laptop",
@@ -39,6 +41,9 @@ func (a *app) withTokens(cmd *cobra.Command, do func(agentd.TokenKeeper) error) 
 	}
 	if remote != nil {
 		return errors.Join(do(&serverTokens{cmd.Context(), remote}), remote.Close())
+	}
+	if loaded.Config.Database() { // no node reads the file of this folder
+		return usagef("no node of the database runs from %s, and tokens are the nodes': name one with --server, and set AGENTD_TOKEN to its admin token", loaded.Config.Local())
 	}
 	if err := a.claimData(loaded.Config); err != nil {
 		return err

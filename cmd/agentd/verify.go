@@ -29,7 +29,9 @@ facts removed by retention, recomputes its hash chain, folds its state
 again, and compares snapshots, index entries and contents with the result.
 It also says whether the indexes of lists and search have all facts; what they
 lack is added when agentd starts next. It changes nothing. While a server holds
-the data, a copy is verified, which the server makes as for "agentd backup".
+a data directory, a copy is verified, which the server makes as for "agentd
+backup". A database is read as it is, beside its nodes; its tables must be of
+this version.
 
 Exit codes: 0 no problems, 1 problems were found (each is printed with its
 place) or the verification could not be done, 2 usage.`,
@@ -45,7 +47,7 @@ place) or the verification could not be done, 2 usage.`,
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, nil)
 			}
 			trusted := a.trustsData(loaded.Config)
-			s, err := openExisting(cmd.Context(), loaded.Config, a.env, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
+			s, err := openExistingAs(cmd.Context(), loaded.Config, a.env, node{reads: true}, a.quiet(loaded.Config, cmd.Flags().Changed("log-level")))
 			if locked, ok := errors.AsType[*lockedError](err); ok && trusted {
 				return a.verifyServed(cmd.Context(), loaded.Config, sessions, locked)
 			}

@@ -144,6 +144,12 @@ func (a *Authenticator) expired(at time.Time) error {
 	return fault.New(fault.Unauthenticated, "the token expired at %s; get a new one from %s", at.UTC().Format(time.RFC3339), a.opt.Issuer)
 }
 
+// CheckProvider says why the provider can't be asked how its tokens are checked; nil if it can.
+func (a *Authenticator) CheckProvider(ctx context.Context) error {
+	_, err := a.reachProvider(ctx)
+	return err
+}
+
 // identify says who the holder of a good token is here.
 func (a *Authenticator) identify(t *oidc.IDToken) (server.Identity, error) {
 	var claims map[string]any

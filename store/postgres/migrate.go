@@ -154,6 +154,38 @@ func migrate(ctx context.Context, conn *pgx.Conn, connect func(context.Context) 
 	return len(steps), nil
 }
 
+// PendingError says which steps the tables of a database lack. The next node of this version that
+// opens it applies them.
+type PendingError struct {
+	Steps []string
+	// New says that there are no tables yet.
+	New bool
+}
+
+func (e *PendingError) Error() string {
+	if e.New {
+		return "the database has no tables yet; the first node that starts makes them"
+	}
+	return fmt.Sprintf("the tables of the database are of an earlier version and lack %s; the next node that starts brings them up to date", strings.Join(e.Steps, ", "))
+}
+
+// checkUpToDate returns the version of the tables, or a [*PendingError].
+func checkUpToDate(ctx context.Context, conn *pgx.Conn) (int, error) {
+	steps, err := loadMigrations(migrationFiles)
+	if err != nil {
+		return 0, err
+	}
+	todo, err := (&migrator{steps: steps}).readPending(ctx, conn)
+	if err != nil || len(todo) == 0 {
+		return len(steps), err
+	}
+	pending := &PendingError{New: len(todo) == len(steps)}
+	for i := range todo {
+		pending.Steps = append(pending.Steps, todo[i].name)
+	}
+	return 0, pending
+}
+
 // bringUpToDate applies what is pending. A database that is up to date is only read, so that
 // a role without the right to create can open it.
 func (m *migrator) bringUpToDate(ctx context.Context) error {

@@ -189,6 +189,27 @@ func (s *Store) tryMonths(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
+// mayMakeMonthsSQL says whether the role may make tables that inherit from agentd.events.
+const mayMakeMonthsSQL = `
+SELECT has_schema_privilege('agentd', 'CREATE') AND pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('agentd.events')`
+
+// lookAtMonths learns which tables there are, and whether a node with this role could make
+// what is missing.
+func (s *Store) lookAtMonths(ctx context.Context, conn *pgx.Conn) error {
+	if err := s.learnMonths(ctx, conn); err != nil {
+		return err
+	}
+	var may bool
+	if err := conn.QueryRow(ctx, mayMakeMonthsSQL).Scan(&may); err != nil {
+		return err
+	}
+	if len(s.months.missing()) > 0 && !may {
+		text := "the role of this node may not make it"
+		s.months.problem.Store(&text)
+	}
+	return nil
+}
+
 // MonthProblem says why the table of a month couldn't be made, and what to grant if it lacks
 // a right; both are empty if there is such a table.
 func (s *Store) MonthProblem() (problem, grant string) {

@@ -147,8 +147,12 @@ func (k *keeper) ring() {
 	}
 }
 
-// wait waits for the end of the keeper, which gives the lease up.
+// wait waits for the end of the keeper, which gives the lease up. A store that only reads has
+// none.
 func (k *keeper) wait() error {
+	if k == nil {
+		return nil
+	}
 	<-k.done
 	return k.err
 }

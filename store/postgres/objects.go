@@ -83,7 +83,10 @@ func (s *Store) checkObjects(ctx context.Context) error {
 		return err
 	}
 	if found == "" {
-		if found, known, err = s.markObjects(ctx, known); err != nil {
+		if err := s.checkUnmarked(ctx, known); err != nil || s.opts.ReadOnly {
+			return err
+		}
+		if found, known, err = s.markObjects(ctx); err != nil {
 			return err
 		}
 	}
@@ -106,17 +109,20 @@ func (s *Store) readMark(ctx context.Context) (string, error) {
 	return string(mark), nil
 }
 
-// markObjects ties objects that have no mark to the database.
-func (s *Store) markObjects(ctx context.Context, known string) (found, now string, err error) {
-	if known != "" {
-		var has bool
-		if err := s.queryRow(ctx, []any{&has}, hasObjectsSQL); err != nil {
-			return "", "", err
-		}
-		if has {
-			return "", "", fmt.Errorf("%w: %s has no object %s: it is not where this database keeps its blobs, or it was emptied", store.ErrRefused, s.opts.Objects.Location(), MarkName)
-		}
+// checkUnmarked refuses objects that have no mark, although the database has contents in some.
+func (s *Store) checkUnmarked(ctx context.Context, known string) error {
+	if known == "" {
+		return nil
 	}
+	var has bool
+	if err := s.queryRow(ctx, []any{&has}, hasObjectsSQL); err != nil || !has {
+		return err
+	}
+	return fmt.Errorf("%w: %s has no object %s: it is not where this database keeps its blobs, or it was emptied", store.ErrRefused, s.opts.Objects.Location(), MarkName)
+}
+
+// markObjects ties objects that have no mark to the database.
+func (s *Store) markObjects(ctx context.Context) (found, now string, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err

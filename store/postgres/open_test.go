@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -100,6 +101,36 @@ func TestNewerData(t *testing.T) {
 	execute(t, conn, `UPDATE agentd.migrations SET version = $1 WHERE version = 1`, m.Version+1)
 	if _, err := postgres.Open(t.Context(), url, unsafe); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Open with a gap in the history: %v, want ErrCorrupt", err)
+	}
+}
+
+// emptyBucket has nothing and takes nothing.
+type emptyBucket struct{ store.Objects }
+
+func (emptyBucket) Location() string { return "nowhere" }
+
+func (emptyBucket) Get(context.Context, string, int64, int64) ([]byte, error) {
+	return nil, store.ErrNotFound
+}
+
+// TestReadOnly: a store that only reads makes no tables, is no node, ties no bucket to the
+// database, and can't write.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Quick(t).Database(t)
+	readOnly := &postgres.Options{AllowUnsafe: true, ReadOnly: true, Objects: emptyBucket{}}
+	_, err := postgres.Open(t.Context(), url, readOnly)
+	if pending, ok := errors.AsType[*postgres.PendingError](err); !ok || !pending.New {
+		t.Fatalf("Open of a database without tables: %v", err)
+	}
+	shut(t, openStore(t, url, nil))
+	s := openStore(t, url, readOnly)
+	defer shut(t, s)
+	if nodes, err := s.Nodes(t.Context()); err != nil || len(nodes) != 0 {
+		t.Errorf("the nodes are %v, %v", nodes, err)
+	}
+	if _, err := s.SetMeta(t.Context(), "name", []byte("value")); err == nil {
+		t.Error("it wrote")
 	}
 }
 

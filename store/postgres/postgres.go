@@ -141,6 +141,10 @@ type Options struct {
 	// earlier state of the database that is restored finds it. Less than an hour is
 	// for tests: an object may be written by a node that was taken for dead.
 	ObjectsKept time.Duration
+	// ReadOnly opens the database to read what is there: nothing is changed, this process is
+	// no node, and tables that aren't up to date are a [*PendingError]. Nothing may be
+	// claimed, written or followed then.
+	ReadOnly bool
 	// Logger gets what happens in the background. If nil, nothing is logged.
 	Logger *slog.Logger
 }
@@ -272,8 +276,15 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		}
 	} else {
 		byIndexAlone(config.ConnConfig)
+		if opts.ReadOnly {
+			config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+		}
 	}
-	if err := s.prepareNode(ctx, conn); err != nil {
+	prepare := s.prepareNode
+	if opts.ReadOnly {
+		prepare = s.prepareReader
+	}
+	if err := prepare(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -283,13 +294,18 @@ func openStore(ctx context.Context, url string, opts Options) (*Store, error) {
 		s.pool.Close()
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
+	s.closing, s.stop = context.WithCancel(context.Background())
+	if opts.ReadOnly {
+		close(s.cleared)
+		close(s.moved.done)
+		return s, conn.Close(ctx)
+	}
 	if opts.Replica != "" {
 		if s.replica, err = openReplica(ctx, opts); err != nil {
 			s.pool.Close()
 			return nil, errors.Join(fmt.Errorf("replica: %w", err), conn.Close(ctx))
 		}
 	}
-	s.closing, s.stop = context.WithCancel(context.Background())
 	s.keeper = startKeeper(s.closing, s, conn)
 	go s.clearUpUntil(s.closing)
 	if s.replica != nil {
@@ -325,6 +341,17 @@ func (s *Store) prepareNode(ctx context.Context, conn *pgx.Conn) error {
 	s.tryMonths(ctx, conn)
 	s.start, err = startPosition(ctx, conn)
 	return err
+}
+
+// prepareReader looks at the database over its first connection, and changes nothing.
+func (s *Store) prepareReader(ctx context.Context, conn *pgx.Conn) (err error) {
+	if err := checkServer(ctx, conn, s.opts.AllowUnsafe); err != nil {
+		return err
+	}
+	if s.version, err = checkUpToDate(ctx, conn); err != nil {
+		return err
+	}
+	return s.lookAtMonths(ctx, conn)
 }
 
 // enterCall admits a call, or says that its context has ended or the store is

@@ -13,10 +13,6 @@ import (
 	"agentd/permission"
 )
 
-// minConnections is the smallest budget of connections to the database that a node can
-// work with.
-const minConnections = 6
-
 // Config is a checked configuration. Its fields are those of the file.
 type Config struct {
 	// File is where it was read from; empty if there was none.
@@ -364,12 +360,7 @@ func (c *Config) problems() [][2]string {
 	case !c.Database():
 		add("replica", "is that of a database, and data is a directory; set data to the database's address")
 	}
-	if n := c.Node.Connections; n != 0 && n < minConnections {
-		add("node.connections", "must be at least %d: one for the lease, one to follow other nodes, and four for the work", minConnections)
-	}
-	if n := &c.Node.TLS; (n.CA == "") != (n.Cert == "") || (n.CA == "") != (n.Key == "") {
-		add("node.tls", "ca, cert and key must be given together")
-	}
+	c.checkNode(add)
 	c.checkProviders(add)
 	c.checkVariables(add)
 	for name, list := range map[string][]string{"mcp": ids(c.MCP), "peers": ids(c.Peers), "quotas.accounts": ids(c.Quotas.Accounts)} {

@@ -103,6 +103,20 @@ func TestWhatOthersMadeIsRefused(t *testing.T) {
 	}
 }
 
+// TestTheRootOfAVolume: a file system that is new has a folder of its own there.
+func TestTheRootOfAVolume(t *testing.T) {
+	k, dir := user(t), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range []func(string) error{k.Check, k.Claim, k.Check, k.Claim} {
+		if err := claim(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	refused(t, user(t).Check(dir), true, "made elsewhere")
+}
+
 func holding(t *testing.T, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()

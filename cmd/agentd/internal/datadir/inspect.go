@@ -32,6 +32,9 @@ func inspect(dir string, root *os.Root) (inode uint64, names []string, err error
 		if strings.HasPrefix(e.Name(), tempMark) {
 			continue // another process is about to mark the directory
 		}
+		if e.IsDir() && e.Name() == "lost+found" {
+			continue // the file system's own, in the root of a volume; nothing is read from it
+		}
 		names = append(names, e.Name())
 		info, err := e.Info()
 		if err != nil {
