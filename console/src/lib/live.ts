@@ -48,7 +48,7 @@ function startLine(): void {
     const w = new SharedWorker(trusted(workerURL), { type: "module", name: "agentd" });
     w.port.onmessage = handle;
     post = (m) => w.port.postMessage(m);
-    const lock = `agentd-tab-${crypto.randomUUID()}`;
+    const lock = `agentd-tab-${randomId()}`;
     if (navigator.locks) {
       void navigator.locks.request(lock, () => {
         post?.({ op: "hello", lock });
