@@ -497,11 +497,10 @@ export default {
       return [replayId, r];
     };
     await page.getByLabel("Tool", { exact: true }).fill("write_file");
-    await page.getByLabel("Match", { exact: true }).fill("*");
     await page.getByRole("button", { name: "Replay with this" }).click();
     const [first, ruled] = await replayed("");
     assert.match(JSON.stringify(ruled.differences), /deny|denied/);
-    await page.getByLabel("Match", { exact: true }).fill("");
+    await page.getByLabel("Tool", { exact: true }).fill("");
     await page.getByLabel("Models", { exact: true }).fill("demo/other");
     await page.getByRole("button", { name: "Replay with this" }).click();
     await replayed(first);
@@ -524,3 +523,4 @@ export default {
     assert.match((await row("Time").allInnerTexts())[2], tookToo === took ? /^same$/ : tookToo > took ? /^\+/ : /^−/);
   },
 };
+    // A rule needs no match: then it is of all calls of the tool.
