@@ -100,6 +100,7 @@ export default {
   "a pack is exported, verified here and by the program, and one changed byte is found by both": async (t) => {
     const s = await server();
     await written(s, "proven");
+    await s.done(await s.turn("half a character is drawn as \ufffd", { sessionId: "proven" }));
     const page = await visit(t, s, "/evidence");
     await page.getByLabel("Session").fill("proven");
     await page.getByRole("button", { name: "Export", exact: true }).click();
@@ -121,6 +122,11 @@ export default {
       ["the signature", (x) => x.replace(/("signature":")(.)/, (_, a, b) => a + (b === "A" ? "B" : "A"))],
       ["a fact that is gone", (x) => x.split('{"data":').filter((_, i) => i !== 2).join('{"data":')],
       ["a section that was added", (x) => x.replace('"format":', '"extra":1,\n"format":')],
+      ["a comma that is a colon", (x) => x.replace('","', '":"')],
+      ["a colon that is a blank", (x) => x.replace('"format":', '"format" ')],
+      ["a comma that is a blank", (x) => x.replace('","', '" "')],
+      ["a comma too many", (x) => x.replace(/\}\s*$/, ",}")],
+      ["a mark before the beginning", (x) => `\ufeff${x}`],
     ]) {
       const changed = change(whole);
       assert.notEqual(changed, whole, what);
@@ -132,6 +138,18 @@ export default {
       await page.getByLabel("File to verify").setInputFiles(file);
       await verdict(page).getByText(/Unchanged: /).waitFor();
     }
+    // A byte that is no character is not taken for the character that stands for such.
+    const broken = Buffer.from(whole);
+    const half = broken.indexOf("\ufffd");
+    assert.ok(half > 0);
+    await page.getByLabel("File to verify").setInputFiles({ name: "broken.json", mimeType: "application/json", buffer: Buffer.concat([broken.subarray(0, half), Buffer.from([0xff]), broken.subarray(half + 3)]) });
+    await verdict(page).getByText(/Not as it was exported: broken.json/).waitFor();
+    // A bundle is another thing, and not said to be broken.
+    const bundle = join(s.dir, "bundle.zip");
+    s.cli("export", "evidence", "proven", "--out", bundle);
+    await page.getByLabel("File to verify").setInputFiles(bundle);
+    await verdict(page).getByText("Not verified: bundle.zip").waitFor();
+    await verdict(page).getByText("agentd evidence verify bundle.zip").waitFor();
     for (const kind of ["replay", "review"]) {
       await page.getByLabel("Kind of export").selectOption(kind);
       await page.getByRole("button", { name: "Export", exact: true }).click();
