@@ -231,6 +231,16 @@ export default {
     const result = page.getByRole("status", { name: "Comparison" });
     await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
     await screen(page, "bench");
+    // The address has it: it is there after a reload, and not made again.
+    await page.reload();
+    await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
+    assert.deepEqual(await page.locator("main select").evaluateAll((all) => all.map((x) => x.value).filter((x) => /baseline|candidate/.test(x))), ["baseline", "candidate"]);
+    assert.equal(await page.getByLabel("Earlier comparison").count(), 0);
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("status", { name: "Earlier comparison" }).waitFor();
+    // Another one isn't shown as this one.
+    await page.getByLabel("Baseline").selectOption("candidate");
+    await result.first().waitFor({ state: "detached" });
   },
   "usage is counted, by time and by model": async (t) => {
     const s = await server();
@@ -249,16 +259,6 @@ export default {
     for (const [range, many] of [["24 hours", 25], ["A year", 12]]) {
       await page.getByRole("button", { name: range }).click();
       await page.waitForFunction((n) => document.querySelectorAll("main .scroll table tbody th").length - n in { 0: 1, 1: 1 }, many);
-    // The address has it: it is there after a reload, and not made again.
-    await page.reload();
-    await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
-    assert.deepEqual(await page.locator("main select").evaluateAll((all) => all.map((x) => x.value).filter((x) => /baseline|candidate/.test(x))), ["baseline", "candidate"]);
-    assert.equal(await page.getByLabel("Earlier comparison").count(), 0);
-    await page.getByRole("button", { name: "Compare" }).click();
-    await page.getByRole("status", { name: "Earlier comparison" }).waitFor();
-    // Another one isn't shown as this one.
-    await page.getByLabel("Baseline").selectOption("candidate");
-    await result.first().waitFor({ state: "detached" });
     }
     await page.getByRole("button", { name: "7 days" }).click();
     await page.getByRole("button", { name: "By session" }).click();
@@ -524,6 +524,7 @@ export default {
       await result.getByText(r.differences[0].says).first().waitFor();
       return [replayId, r];
     };
+    // A rule needs no match: then it is of all calls of the tool.
     await page.getByLabel("Tool", { exact: true }).fill("write_file");
     await page.getByRole("button", { name: "Replay with this" }).click();
     const [first, ruled] = await replayed("");
@@ -551,4 +552,3 @@ export default {
     assert.match((await row("Time").allInnerTexts())[2], tookToo === took ? /^same$/ : tookToo > took ? /^\+/ : /^−/);
   },
 };
-    // A rule needs no match: then it is of all calls of the tool.
