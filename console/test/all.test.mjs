@@ -1,7 +1,7 @@
 // What holds for every page.
 import { readFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
-import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, server, settle, visit } from "./kit.mjs";
+import { assert, axe, eventually, go, noSidewaysScroll, ownServer, screen, server, settle, typeToken, visit } from "./kit.mjs";
 
 const source = readFileSync(new URL("../src/routes.ts", import.meta.url), "utf8");
 const paths = [...source.matchAll(/\{ path: "([^"]+)"/g)].map((m) => m[1]);
@@ -63,6 +63,14 @@ export default {
     await notice.getByText("not_found", { exact: true }).waitFor();
     await notice.getByText("It may have been deleted, or it belongs to another account.").waitFor();
     await notice.getByText(/req_/).waitFor();
+    // So have those that a page finds itself, and a session that goes while it is looked at.
+    await go(page, "/compare?a=nowhere&b=x");
+    await page.getByText("there is no session, turn or trial nowhere").waitFor();
+    await page.getByRole("alert").getByText(/req_/).waitFor();
+    await s.done(await s.turn("hello", { sessionId: "gone" }));
+    await go(page, "/s/gone");
+    await s.call("delete_session", { sessionId: "gone" });
+    await page.locator(".moment").getByRole("alert").getByText(/req_/).waitFor();
     // And an id in the address that nothing has is said to be that.
     const nowhere = [["/inbox?id=action_nowhere", "There is no question action_nowhere"], ["/evidence?id=evidence_nowhere", "There is no export evidence_nowhere"], ["/tasks?id=task_nowhere", "there is no task task_nowhere"], ["/jobs?id=job_nowhere", "there is no job job_nowhere"], ["/schedules?id=schedule_nowhere", "There is no schedule schedule_nowhere here"], ["/peers?id=chan_nowhere", "There is no channel chan_nowhere here"], ["/bench?q=trial_nowhere", "No trial fits trial_nowhere"], ["/replay/replay_nowhere", "there is no replay replay_nowhere"]];
     const unknown = async () => {
@@ -178,6 +186,21 @@ export default {
     await page.clock.fastForward("25:00:00");
     await shows("Failed turns", "0");
   },
+  "what waits has a lane however many were active since, all can be shown, and limits say of what and whose they are": async (t) => {
+    const s = await ownServer(t, { config: { quotas: { sessions: 50, storedBytes: "unlimited" } }, answers: [{ when: { contains: "deploy" }, ask: { prompt: "Which?", schema: { type: "object", properties: { one: { type: "string" } } } } }] });
+    await s.asked(await s.turn("deploy the docs", { sessionId: "asks" }));
+    for (let i = 0; i < 45; i++) await s.done(await s.turn("hello", { sessionId: `session_${i}` }));
+    const { token } = await s.call("create_token", { name: "someone", role: "client", account: "team" });
+    await s.call("submit_turn", { create: true, sessionId: "theirs", input: "hello" }, token);
+    const page = await visit(t, s, "/");
+    await page.locator("[data-session=asks]").waitFor();
+    assert.equal(await page.locator(".lane").count(), 41);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.locator(".lane").nth(46).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Show more" }).count(), 0);
+    await page.locator(".limit").getByText(/of team$/).first().waitFor();
+    await page.locator(".limit").getByText(/^1 of 50$/).first().waitFor();
+  },
   "what is lost or unknown is drawn as such": async (t) => {
     const s = await ownServer(t);
     const { taskId } = await s.call("create_task", { objective: "go silent", worker: "external", heartbeatTimeoutMs: 1000, start: true });
@@ -250,6 +273,153 @@ export default {
         await axe(page, `${path} ${theme}`);
       }
     }
+  },
+  "axe finds nothing in the middle of a session, of what was undone, and offline": async (t) => {
+    const s = await ownServer(t);
+    const turn = await s.turn("hello", { sessionId: "one" });
+    await s.done(turn);
+    await s.done(await s.turn("and on", { sessionId: "one" }));
+    await s.call("rollback_thread", { sessionId: "one", threadId: turn.threadId, toTurnId: turn.turnId, files: "restore" });
+    const opened = [];
+    for (const theme of ["light", "dark"]) {
+      const page = await visit(t, s, "/s/one?at=6", { theme });
+      await page.locator(".fact.after").nth(3).waitFor();
+      await axe(page, `in the middle, ${theme}`);
+      await go(page, "/s/one");
+      await page.locator(".turn.undone .said").waitFor();
+      await axe(page, `undone, ${theme}`);
+      opened.push(page);
+    }
+    await s.kill();
+    for (const page of opened) {
+      await page.locator(".session.old").waitFor();
+      await axe(page, "offline");
+    }
+  },
+  "Ctrl-K finds anything wherever the focus is": async (t) => {
+    const s = await server();
+    const page = await visit(t, s, "/");
+    const palette = page.getByRole("combobox", { name: "Find anything" });
+    let tried = 0;
+    for (const path of await pages(s)) {
+      await open(page, path);
+      // One of each kind of what can have the focus.
+      const kinds = await page.evaluate(() => {
+        const seen = new Map();
+        for (const x of document.querySelectorAll("main :is(a[href], button, input, select, textarea, summary, [tabindex='0'])")) {
+          const kind = `${x.tagName} ${x.getAttribute("role")} ${x.getAttribute("class")}`;
+          if (x.checkVisibility() && !x.disabled && !seen.has(kind)) seen.set(kind, x);
+        }
+        window.kinds = [...seen.values()];
+        return window.kinds.length;
+      });
+      for (let i = 0; i < kinds; i++) {
+        await page.evaluate((n) => window.kinds[n].focus(), i);
+        await page.keyboard.press("Control+k");
+        await palette.waitFor();
+        await page.keyboard.press("Escape");
+        await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+        tried++;
+      }
+    }
+    assert.ok(tried > 40, String(tried));
+  },
+  "a page that was left while it was on its way doesn't come": async (t) => {
+    const s = await ownServer(t);
+    const page = await visit(t, s, "/");
+    let release;
+    const held = new Promise((resolve) => (release = resolve));
+    let chunk;
+    await page.route(/\/assets\/Tasks-[^/]*\.js$/, async (route) => {
+      chunk = route.request().url();
+      await held;
+      await route.continue();
+    });
+    const asked = page.waitForRequest(/\/assets\/Tasks-[^/]*\.js$/);
+    await page.keyboard.press("g");
+    await page.keyboard.press("t");
+    await asked;
+    await go(page, "/usage");
+    await page.getByRole("heading", { name: "Usage", level: 1 }).waitFor();
+    release();
+    await page.evaluate((url) => import(url), chunk);
+    await settle(page, "/usage");
+    assert.equal(await page.getByRole("heading", { name: "Usage", level: 1 }).count(), 1);
+  },
+  "a second press while the first is on its way does nothing": async (t) => {
+    const s = await ownServer(t);
+    const turn = await s.turn("hello", { sessionId: "one" });
+    await s.done(turn);
+    await s.call("create_task", { taskId: "task_one", objective: "go on", worker: "external" });
+    await s.call("create_schedule", { title: "hourly", everyMs: 3_600_000, task: { objective: "hello", worker: "external" } });
+    await s.call("create_token", { name: "someone", role: "client" });
+    const page = await visit(t, s, "/sessions");
+    const sent = [];
+    page.on("request", (r) => r.method() === "POST" && r.url().includes("/v1/commands/") && r.postDataJSON().idempotencyKey && sent.push(r.url().split("/").at(-1)));
+    /** twice presses a control again before what it began can have ended. */
+    const twice = async (command, control) => {
+      sent.length = 0;
+      const answered = page.waitForResponse((r) => r.url().endsWith(`/v1/commands/${command}`));
+      await control.evaluate((b) => (b.click(), b.click()));
+      await answered;
+      assert.deepEqual(sent, [command]);
+    };
+    const button = (name) => page.getByRole("button", { name, exact: true });
+    await button("New session").click();
+    await page.getByRole("dialog").getByRole("textbox").fill("say hello");
+    await twice("submit_turn", button("Start"));
+    await page.waitForURL(/\/s\/sess_/);
+    for (const [path, name, command] of [
+      ["/s/one", "Export", "export_evidence"], ["/s/one?tab=context", "Compact now", "compact_thread"], ["/tasks?id=task_one", "Start", "start_task"],
+      ["/schedules", "Run now", "run_schedule"], ["/evidence?session=one", "Export", "export_evidence"], ["/s/one?at=3", "Fork at #3", "fork_thread"],
+    ]) {
+      await go(page, path);
+      await button(name).first().waitFor();
+      await twice(command, button(name).first());
+    }
+    await page.waitForURL((url) => /\/s\/(?!one)/.test(url.pathname));
+    await go(page, "/admin");
+    await button("Revoke").first().click();
+    await twice("revoke_token", page.getByRole("dialog").getByRole("button", { name: "Revoke", exact: true }));
+    // With a key, too, and what was done is done again when it is asked for later.
+    await go(page, "/s/one");
+    const exported = (await s.call("list_exports", { sessionId: "one" })).total;
+    const saved = page.waitForEvent("download");
+    await page.keyboard.press("e");
+    await saved;
+    assert.equal((await s.call("list_exports", { sessionId: "one" })).total, exported + 1);
+  },
+  "what goes wrong in a dialog is told in it": async (t) => {
+    const s = await ownServer(t);
+    const page = await visit(t, s, "/sessions");
+    await page.route("**/v1/commands/submit_turn", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify({ code: "unavailable", detail: "not now", requestId: "req_told" }) }));
+    await page.keyboard.press("n");
+    const dialog = page.getByRole("dialog", { name: "New session" });
+    await dialog.getByRole("textbox").fill("say hello");
+    await dialog.getByRole("button", { name: "Start" }).click();
+    const notice = dialog.locator(".notice.bad");
+    await notice.getByText("req_told").waitFor();
+    await axe(page, "a notice in a dialog");
+    await notice.getByRole("button", { name: "Dismiss" }).click();
+    await notice.waitFor({ state: "detached" });
+    // What is said while it closes is said on the page.
+    await page.unrouteAll();
+    await dialog.getByRole("button", { name: "Start" }).click();
+    await page.waitForURL(/\/s\/sess_/);
+  },
+  "over plain http from elsewhere it works, but for the clipboard, which says so": async (t) => {
+    const s = await ownServer(t, { config: { allowedHosts: ["agentd.test"] } });
+    await s.call("create_task", { taskId: "task_one", objective: "go on", worker: "external" });
+    const far = { url: s.url.replace("127.0.0.1", "agentd.test"), token: s.token };
+    const page = await visit(t, far, "/", { login: false, errors: ["Cross-Origin-Opener-Policy"] });
+    await typeToken(page, far);
+    assert.equal(await page.evaluate(() => isSecureContext), false);
+    await page.locator(".line.live").waitFor();
+    await go(page, "/tasks?id=task_one");
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    await page.getByText(/^Start: the task is/).waitFor();
+    await page.getByRole("complementary", { name: "Task" }).getByRole("button", { name: "task_one" }).click();
+    await page.locator(".notice.bad").getByText(/Copy it from here: task_one/).waitFor();
   },
   "every page fits, and says in each row what it is, on a phone and in windows of any width": async (t) => {
     const s = await server();

@@ -100,6 +100,7 @@ export default {
   "a pack is exported, verified here and by the program, and one changed byte is found by both": async (t) => {
     const s = await server();
     await written(s, "proven");
+    await s.done(await s.turn("half a character is drawn as \ufffd", { sessionId: "proven" }));
     const page = await visit(t, s, "/evidence");
     await page.getByLabel("Session").fill("proven");
     await page.getByRole("button", { name: "Export", exact: true }).click();
@@ -121,6 +122,11 @@ export default {
       ["the signature", (x) => x.replace(/("signature":")(.)/, (_, a, b) => a + (b === "A" ? "B" : "A"))],
       ["a fact that is gone", (x) => x.split('{"data":').filter((_, i) => i !== 2).join('{"data":')],
       ["a section that was added", (x) => x.replace('"format":', '"extra":1,\n"format":')],
+      ["a comma that is a colon", (x) => x.replace('","', '":"')],
+      ["a colon that is a blank", (x) => x.replace('"format":', '"format" ')],
+      ["a comma that is a blank", (x) => x.replace('","', '" "')],
+      ["a comma too many", (x) => x.replace(/\}\s*$/, ",}")],
+      ["a mark before the beginning", (x) => `\ufeff${x}`],
     ]) {
       const changed = change(whole);
       assert.notEqual(changed, whole, what);
@@ -132,6 +138,18 @@ export default {
       await page.getByLabel("File to verify").setInputFiles(file);
       await verdict(page).getByText(/Unchanged: /).waitFor();
     }
+    // A byte that is no character is not taken for the character that stands for such.
+    const broken = Buffer.from(whole);
+    const half = broken.indexOf("\ufffd");
+    assert.ok(half > 0);
+    await page.getByLabel("File to verify").setInputFiles({ name: "broken.json", mimeType: "application/json", buffer: Buffer.concat([broken.subarray(0, half), Buffer.from([0xff]), broken.subarray(half + 3)]) });
+    await verdict(page).getByText(/Not as it was exported: broken.json/).waitFor();
+    // A bundle is another thing, and not said to be broken.
+    const bundle = join(s.dir, "bundle.zip");
+    s.cli("export", "evidence", "proven", "--out", bundle);
+    await page.getByLabel("File to verify").setInputFiles(bundle);
+    await verdict(page).getByText("Not verified: bundle.zip").waitFor();
+    await verdict(page).getByText("agentd evidence verify bundle.zip").waitFor();
     for (const kind of ["replay", "review"]) {
       await page.getByLabel("Kind of export").selectOption(kind);
       await page.getByRole("button", { name: "Export", exact: true }).click();
@@ -213,6 +231,16 @@ export default {
     const result = page.getByRole("status", { name: "Comparison" });
     await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
     await screen(page, "bench");
+    // The address has it: it is there after a reload, and not made again.
+    await page.reload();
+    await result.getByText(/^\+0\.6000 \(95 % interval/).waitFor();
+    assert.deepEqual(await page.locator("main select").evaluateAll((all) => all.map((x) => x.value).filter((x) => /baseline|candidate/.test(x))), ["baseline", "candidate"]);
+    assert.equal(await page.getByLabel("Earlier comparison").count(), 0);
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("status", { name: "Earlier comparison" }).waitFor();
+    // Another one isn't shown as this one.
+    await page.getByLabel("Baseline").selectOption("candidate");
+    await result.first().waitFor({ state: "detached" });
   },
   "usage is counted, by time and by model": async (t) => {
     const s = await server();
@@ -496,12 +524,12 @@ export default {
       await result.getByText(r.differences[0].says).first().waitFor();
       return [replayId, r];
     };
+    // A rule needs no match: then it is of all calls of the tool.
     await page.getByLabel("Tool", { exact: true }).fill("write_file");
-    await page.getByLabel("Match", { exact: true }).fill("*");
     await page.getByRole("button", { name: "Replay with this" }).click();
     const [first, ruled] = await replayed("");
     assert.match(JSON.stringify(ruled.differences), /deny|denied/);
-    await page.getByLabel("Match", { exact: true }).fill("");
+    await page.getByLabel("Tool", { exact: true }).fill("");
     await page.getByLabel("Models", { exact: true }).fill("demo/other");
     await page.getByRole("button", { name: "Replay with this" }).click();
     await replayed(first);

@@ -49,6 +49,30 @@ export default {
     await at(late.sequence);
   },
 
+  "a process that was ended, failed or got lost is drawn as such": async (t) => {
+    const s = await ownServer(t, { answers: [{ when: { contains: "sleep" }, tools: [{ name: "shell", arguments: { command: "sleep 3600" } }] }] });
+    const turn = await s.turn("sleep", { sessionId: "ends", ...auto });
+    const { processId } = await s.awaitEvent("ends", (e) => e.type === "process.started");
+    await s.call("interrupt_turn", { sessionId: "ends" });
+    await s.awaitEvent("ends", (e) => e.type === "process.terminated");
+    await s.done(turn).catch(() => {});
+    const page = await visit(t, s, "/s/ends");
+    const node = page.locator(`section[aria-label=Graph] .node[data-id="${processId}"]`);
+    await node.getByText(/^terminated/).waitFor();
+    // As it would be if it had ended in another way.
+    for (const [payload, says, look] of [[{ errorCategory: "spawn" }, /^failed · spawn/, "bad"], [{ errorCategory: "lost" }, /^lost · lost/, "odd"]]) {
+      await page.route("**/events?*", async (route) => {
+        const res = await route.fetch();
+        const body = await res.json();
+        await route.fulfill({ response: res, json: { ...body, events: body.events.map((e) => (e.type === "process.terminated" ? { ...e, type: "process.failed", payload } : e)) } });
+      });
+      await page.reload();
+      await node.getByText(says).waitFor();
+      assert.ok((await node.getAttribute("class")).includes(look));
+      await page.unrouteAll({ behavior: "wait" });
+    }
+  },
+
   "each edge of the graph is an id that both have, as explain joins them": async (t) => {
     const s = await ownServer(t, { answers });
     const turn = await s.turn("write it", { sessionId: "edges" });

@@ -287,6 +287,29 @@ export default {
     assert.equal((await settled(s, turn)).payload.decision, "allow");
   },
 
+  "a key is named where it works, and how it is named before that can be read": async (t) => {
+    const s = await ownServer(t, { answers });
+    await s.asked(await s.turn("remove it", { sessionId: "armed" }));
+    const page = await visit(t, s, "/s/armed");
+    const card = page.locator("article.action");
+    await card.getByRole("button", { name: "Allow once" }).click();
+    await card.getByRole("button", { name: "Yes, allow" }).waitFor();
+    assert.equal(await card.locator("kbd").count(), 0, "the story has no such keys");
+    await go(page, "/inbox");
+    await card.locator("kbd:not(.soon)", { hasText: "a" }).waitFor();
+    await page.keyboard.press("a");
+    await card.locator(".armed kbd", { hasText: "y" }).waitFor();
+    // A card that came by itself has its keys after a moment, here never.
+    const early = await visit(t, s, "/inbox");
+    await early.addInitScript(() => {
+      const later = window.setTimeout;
+      window.setTimeout = (run, ms, ...rest) => later(run, ms === 700 ? 3_600_000 : ms, ...rest);
+    });
+    await early.reload();
+    await early.locator("kbd.soon").first().waitFor();
+    await axe(early, "keys that come soon");
+  },
+
   "an observer sees no way to change anything, on any page": async (t) => {
     const s = await ownServer(t, { answers });
     await s.done(await s.turn("write notes", { sessionId: "done", options: { permissionMode: "bypass" } }));
@@ -327,6 +350,15 @@ export default {
     const { token: other } = await s.call("create_token", { name: "other", role: "client", account: "other" });
     const page = await visit(t, s, "/inbox", { token });
     await page.getByText("Your role may look at this").waitFor();
+    // Nor a form, in the inbox and in place.
+    const asked = await s.asked(await s.turn("form please", { sessionId: "forms" }));
+    for (const path of [`/inbox?id=${asked.actionId}`, "/s/forms"]) {
+      await go(page, path);
+      await page.locator("article.action").getByText("Your role may look at this").waitFor();
+      assert.equal(await page.locator("article.action :is(input, select, textarea)").count(), 0, path);
+    }
+    await s.call("respond_action", { actionId: asked.actionId, decision: "cancel" });
+    await go(page, "/inbox");
     assert.equal(await page.getByRole("button", { name: /Allow|Deny|Submit|New session/ }).count(), 0);
     const forged = await page.evaluate(async (id) => (await fetch("/v1/commands/respond_action", { method: "POST", headers: { "X-Agentd-Console": "1", "Content-Type": "application/json" }, body: JSON.stringify({ actionId: id, decision: "allow" }) })).status, actionId);
     assert.ok(forged === 403 || forged === 404, String(forged));

@@ -1,5 +1,5 @@
 // What a person does who has keys only.
-import { assert, go, ownServer, typeToken, visit } from "./kit.mjs";
+import { assert, go, ownServer, settle, typeToken, visit } from "./kit.mjs";
 
 const answers = [
   { when: { contains: "many" }, tools: Array.from({ length: 20 }, () => ({ name: "list_files", arguments: { path: "." } })) },
@@ -55,6 +55,48 @@ export default {
     await page.keyboard.type("Mine");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Mine" }).waitFor();
+  },
+
+  "a page's table takes its keys before it has the focus, and the list of keys says so": async (t) => {
+    const s = await ownServer(t, { answers });
+    for (const n of [1, 2]) await s.call("create_task", { taskId: `task_${n}`, objective: `go on ${n}`, worker: "external" });
+    for (const id of ["one", "two"]) await s.done(await s.turn(`hello ${id}`, { sessionId: id }));
+    const page = await visit(t, s, "/tasks");
+    const listed = page.getByRole("dialog", { name: "Keys" }).getByText("Next row");
+    await page.keyboard.press("?");
+    await listed.waitFor();
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await page.getByRole("complementary", { name: "Task" }).getByText("go on 1").first().waitFor();
+    // Also after a click on the way there: the link has the focus then.
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Sessions" }).click();
+    await settle(page, "/sessions");
+    await page.keyboard.press("j");
+    await page.keyboard.press("x");
+    await page.getByText("1 chosen").waitFor();
+    await page.keyboard.press("v");
+    await page.getByRole("dialog", { name: "Sessions, row 1" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    await page.keyboard.press("k");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/s\/two$/);
+    // What has the focus keeps its own keys: Enter on a button presses it.
+    await go(page, "/sessions");
+    await page.keyboard.press("j");
+    await page.getByRole("button", { name: "New session" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "New session" }).waitFor();
+    // A page without a table has no such keys, nor lists them.
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.querySelector("dialog[open]"));
+    await go(page, "/");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    assert.equal(await listed.count(), 0);
   },
 
   "who closes what was opened beside a list goes on in the list": async (t) => {

@@ -13,7 +13,7 @@ export { assert };
 const { AGENTD_PROGRAM: program, AGENTD_BROWSER: executablePath, AGENTD_FOLDER: folder, AGENTD_CERT: cert, AGENTD_CERT_KEY: key, AGENTD_CERT_TRUST: trust } = process.env;
 /** overTLS are the options of a server that speaks TLS, with a certificate that the browser, Node.js and the program trust. */
 export const overTLS = { config: { tls: { cert, key } }, env: { SSL_CERT_FILE: cert } };
-const flags = [`--ignore-certificate-errors-spki-list=${trust}`, "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const flags = [`--ignore-certificate-errors-spki-list=${trust}`, "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP agentd.test 127.0.0.1"];
 /** How long something may take before a test gives up: an end for what never comes, and no measure of a busy machine. */
 const patience = Number(process.env.AGENTD_TEST_PATIENCE ?? 180_000);
 /**

@@ -2,7 +2,7 @@
 import { anyPort, assert, ownServer, through, visit } from "./kit.mjs";
 
 /** ended is what a server says that can't go on with a subscription. A message has to be longer than 125 bytes. */
-const ended = (id, code) => ({ method: "subscription.ended", params: { subscriptionId: id, problem: { type: "about:blank", title: "Unavailable", status: 503, code, detail: "the database can't be reached now, or takes no writes; try again" } }, subscriptionId: id });
+const ended = (id, code) => ({ method: "subscription.ended", params: { subscriptionId: id, problem: { type: "about:blank", title: "Unavailable", status: 503, code, detail: "the database can't be reached now, or takes no writes; try again", requestId: "req_ended" } }, subscriptionId: id });
 
 /** followed opens a session, which is subscribed to after the feed of all. */
 async function followed(t) {
@@ -33,6 +33,7 @@ export default {
     // What doesn't pass is said, and stays said.
     line.say(ended("subscription_3", "forbidden"));
     await problem.waitFor();
+    await page.getByRole("alert").getByText("req_ended").waitFor();
     await s.done(await s.turn("hello", { sessionId: "here" }));
     assert.equal(await page.evaluate(() => window.agentd.last), last);
   },

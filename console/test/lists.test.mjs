@@ -55,8 +55,11 @@ export default {
     await go(page, "/inbox");
     const questions = page.getByRole("list", { name: "Questions" }).locator("li a");
     await questions.first().getByText("session_999").waitFor();
-    await page.getByText(`The first 200 of ${many}`).waitFor();
-    await page.getByRole("button", { name: "Show more" }).click();
+    for (const n of [100, 200]) {
+      await page.getByText(`The first ${n} of ${many}`).waitFor();
+      assert.equal(await questions.count(), n);
+      await page.getByRole("button", { name: "Show more" }).click();
+    }
     await questions.last().getByText("session_795").waitFor();
     for (const n of [999, 998]) {
       const { actions } = await s.call("list_actions", { sessionId: `session_${n}` });

@@ -18,6 +18,8 @@ const answers = [
   { when: { contains: "keep" }, text: "Kept." },
   { when: { contains: "later" }, tools: [{ name: "write_file", arguments: { path: "later.txt", content: "later\n" } }] },
   { when: { contains: "later" }, text: "Later." },
+  { when: { contains: "crowd" }, tools: Array.from({ length: 120 }, (_, i) => ({ name: "shell", arguments: { command: `echo ${i}` } })) },
+  { when: { contains: "crowd" }, text: "Ran." },
   { when: { contains: "run one" }, tools: [{ name: "shell", arguments: { command: "echo the first" } }, { name: "shell", arguments: { command: "echo the second" } }, { name: "shell", arguments: { command: "echo the third" } }] },
   { when: { contains: "run one" }, text: "Ran." },
   { when: { contains: "write" }, tools: [{ name: "write_file", arguments: { path: "NOTES.md", content: "remember the milk\n" } }] },
@@ -149,13 +151,17 @@ export default {
     await go(page, "/s/many?tab=files");
     const list = page.getByRole("list", { name: "Turns" });
     await list.getByText("again 130").waitFor();
-    await list.getByRole("button", { name: "Older turns" }).waitFor();
+    await list.getByText(/^The newest 100 of 1\d\d$/).waitFor();
+    await go(page, "/s/many?tab=cost");
+    await page.locator(".cost").getByText(/^The newest 100 of 1\d\d$/).waitFor();
+    assert.equal(await page.locator(".cost li").count(), 100);
+    await go(page, "/s/many?tab=files");
     await list.getByText("again 32").click();
     await page.getByRole("button", { name: "Undo from here…" }).click();
     const dialog = page.getByRole("dialog", { name: "Undo" });
     await dialog.getByText("100 turns would be taken back").waitFor();
     await dialog.getByRole("button", { name: "Back" }).click();
-    await list.getByRole("button", { name: "Older turns" }).click();
+    await list.getByRole("button", { name: "Show more" }).click();
     await list.getByText(`later ${middle}`).click();
     await page.getByRole("button", { name: "Undo from here…" }).click();
     await dialog.getByText("101 turns would be taken back").waitFor();
@@ -389,6 +395,23 @@ export default {
     await page.locator(".story").getByText("Thank you.").waitFor();
     const resolved = (await s.events("form")).find((e) => e.type === "action.resolved");
     assert.match(JSON.stringify(resolved.payload), /green/);
+  },
+
+  "long lists of a session are drawn a hundred at a time": async (t) => {
+    const s = await ownServer(t, { answers });
+    const turn = await s.turn("crowd", { sessionId: "crowd", ...auto });
+    await s.done(turn);
+    const end = (await s.events("crowd")).at(-1).sequence;
+    const page = await visit(t, s, `/s/crowd?tab=processes&at=${end - 1}`);
+    const processes = page.getByRole("list", { name: "Processes" });
+    await processes.getByText("The newest 100 of 120").waitFor();
+    assert.equal(await processes.locator(".pick").count(), 100);
+    await processes.getByRole("button", { name: "Show more" }).click();
+    await processes.locator(".pick").nth(119).waitFor();
+    // What the address names is among them.
+    const first = (await s.events("crowd")).find((e) => e.type === "process.started").processId;
+    await page.goto(`${s.url}/ui/s/crowd?tab=processes&at=${end - 1}&process=${first}`);
+    await processes.locator(".current").getByText("echo 0").waitFor();
   },
 
   "a link to a process shows it, however many came after it": async (t) => {

@@ -243,6 +243,27 @@ export default {
     await axe(page, "cost");
   },
 
+  "Enter in the palette opens what fits the text that is there": async (t) => {
+    const s = await ownServer(t);
+    for (const id of ["first", "second"]) await s.done(await s.turn(`hello ${id}`, { sessionId: id }));
+    const page = await visit(t, s, "/");
+    await page.keyboard.press("Control+k");
+    const field = page.getByRole("combobox", { name: "Find anything" });
+    await field.fill("first");
+    await page.getByRole("option", { name: /first/ }).first().waitFor();
+    // It is asked once for a text.
+    let asked = 0;
+    page.on("request", (r) => r.url().endsWith("/v1/commands/search") && asked++);
+    await field.fill("hello");
+    await page.getByRole("option", { name: /hello second/ }).first().waitFor();
+    await settle(page);
+    assert.equal(asked, 1);
+    // Before the server has said what fits.
+    await field.fill("second");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/s\/second/);
+  },
+
   "the palette finds pages, sessions, words and ids": async (t) => {
     const { s, turn } = await licensed(t);
     const page = await visit(t, s, "/");

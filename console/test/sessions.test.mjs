@@ -55,6 +55,26 @@ export default {
     await page.getByRole("row", { name: /three heron/ }).waitFor();
   },
 
+  "a search in contents says that there is more, and why it found nothing": async (t) => {
+    const s = await ownServer(t, { answers: Array.from({ length: 30 }, () => ({ text: "A heron stands in the river." })) });
+    for (let i = 0; i < 12; i++) await s.done(await s.turn(`heron ${i}`, { sessionId: "one" }));
+    const page = await visit(t, s, "/sessions?q=heron");
+    await page.getByText("The best 20; there are more.").waitFor();
+    assert.equal(await page.locator(".hit").count(), 20);
+    const refuse = { code: "unavailable", status: 503, detail: "the index is being made", requestId: "req_search" };
+    await page.route("**/v1/{rpc,commands/search}", async (route) => {
+      const asked = route.request().postDataJSON();
+      if (!Array.isArray(asked)) return route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify(refuse) });
+      const res = await route.fetch();
+      const searches = new Set(asked.filter((c) => c.method === "search").map((c) => c.id));
+      return route.fulfill({ response: res, json: (await res.json()).map((a) => (searches.has(a.id) ? { jsonrpc: "2.0", id: a.id, error: { code: -32000, message: refuse.detail, data: refuse } } : a)) });
+    });
+    await page.getByRole("searchbox").fill("river");
+    await page.getByRole("alert").getByText("the index is being made").waitFor();
+    await page.getByRole("alert").getByText("req_search").waitFor();
+    await page.unrouteAll({ behavior: "wait" });
+  },
+
   "all are chosen at once, and tags and pins are taken away again": async (t) => {
     const s = await ownServer(t, { answers });
     for (const id of ["one", "two", "three"]) await s.done(await s.turn(`${id} heron`, { sessionId: id }));

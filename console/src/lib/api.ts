@@ -82,14 +82,17 @@ async function request(path: string, init: RequestInit): Promise<Response> {
 }
 
 /** call carries out a command. */
-export function call<C extends CommandName>(command: C, params: Commands[C]["params"], signal?: AbortSignal): Promise<Commands[C]["result"]> {
+export async function call<C extends CommandName>(command: C, params: Commands[C]["params"], signal?: AbortSignal): Promise<Commands[C]["result"]> {
+  return (await callNumbered(command, params, signal)).result;
+}
+
+/** callNumbered carries out a command and also returns the request's id, for who finds fault with the answer. */
+export function callNumbered<C extends CommandName>(command: C, params: Commands[C]["params"], signal?: AbortSignal): Promise<{ result: Commands[C]["result"]; requestId?: string }> {
   return activity.during(
-    send(`/v1/commands/${command}`, {
-      method: "POST",
-      body: JSON.stringify(params),
-      headers: { "Content-Type": "application/json" },
-      signal,
-    }).then((res) => res.json() as Promise<Commands[C]["result"]>),
+    send(`/v1/commands/${command}`, { method: "POST", body: JSON.stringify(params), headers: { "Content-Type": "application/json" }, signal }).then(async (res) => ({
+      result: (await res.json()) as Commands[C]["result"],
+      requestId: res.headers.get("X-Request-ID") ?? undefined,
+    })),
   );
 }
 
@@ -137,21 +140,6 @@ async function sendBatch(all: Waiting[]): Promise<void> {
   } catch (err) {
     for (const w of all) w.reject(err as Problem);
   }
-}
-
-/** once is a key with which a command is carried out once, however often it is sent. */
-export function once(): string {
-  return crypto.randomUUID();
-}
-
-/** callNumbered carries out a command and also returns the request's id, for an answer that says of each part how it went. */
-export function callNumbered<C extends CommandName>(command: C, params: Commands[C]["params"]): Promise<{ result: Commands[C]["result"]; requestId?: string }> {
-  return activity.during(
-    send(`/v1/commands/${command}`, { method: "POST", body: JSON.stringify(params), headers: { "Content-Type": "application/json" } }).then(async (res) => ({
-      result: (await res.json()) as Commands[C]["result"],
-      requestId: res.headers.get("X-Request-ID") ?? undefined,
-    })),
-  );
 }
 
 /** get reads JSON from an address. */

@@ -1,7 +1,7 @@
 // One WebSocket for all tabs. The hub follows the feed of all sessions for everyone, and single sessions
 // for whoever asks, and goes on after the last sequence that it delivered when the connection was lost. The connection
 // is that of one login: with the next one it begins anew.
-import type { Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wire";
+import type { Ended, Envelope, Fact, FromWorker, Gap, LineState, ToWorker } from "./wire";
 
 /** The types that the feed tells of: all but those that come by the hundred per second. What a page reacts to is among them, which a test checks. */
 const feedTypes = [
@@ -49,7 +49,7 @@ interface Message {
   id?: number;
   method?: string;
   result?: Record<string, unknown>;
-  error?: { message: string; data?: { code?: string; detail?: string } };
+  error?: { message: string; data?: Partial<Ended> };
   params?: Record<string, unknown>;
   subscriptionId?: string;
   cursor?: string;
@@ -261,7 +261,7 @@ export class Hub {
     // What was gathered is the tab's already: the subscription goes on behind it.
     this.#requests.set(id, (m) => {
       if (m.error) {
-        this.#ended(f, { detail: m.error.data?.detail ?? m.error.message, code: m.error.data?.code });
+        this.#ended(f, { detail: m.error.message, ...m.error.data });
         return;
       }
       const subscription = String(m.result?.subscriptionId);
@@ -278,12 +278,12 @@ export class Hub {
   }
 
   /** ended tells a tab that it isn't told of a session any more, and why; if that passes, it is subscribed to again. */
-  #ended(f: Follow, why: { detail?: string; code?: string }): void {
+  #ended(f: Follow, why: Partial<Ended>): void {
     this.#deliver();
     this.#bySubscription.delete(f.subscription);
     f.subscription = "";
     const code = why.code ?? "internal";
-    f.port.post({ kind: "ended", id: f.id, detail: why.detail ?? "the stream ended", code });
+    f.port.post({ kind: "ended", id: f.id, why: { code, detail: why.detail ?? "the stream ended", requestId: why.requestId } });
     const failures = f.failures++;
     if (passing.includes(code)) this.#soon(failures, () => f.port.follows.has(f.id) && this.#subscribe(f));
   }
@@ -313,7 +313,7 @@ export class Hub {
     if (m.method === "event") this.#gather(f, m.params as unknown as Envelope);
     else if (m.method === "snapshot.repaired" || m.method === "gap") this.#tellGap(f, m.params as unknown as Gap);
     else if (m.method === "subscription.ended") {
-      this.#ended(f, (m.params?.problem ?? {}) as { detail?: string; code?: string });
+      this.#ended(f, (m.params?.problem ?? {}) as Partial<Ended>);
     }
   }
 

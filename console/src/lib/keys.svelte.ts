@@ -13,6 +13,8 @@ export interface Key {
   always?: boolean;
   /** Also while it is held down: for what moves. What acts does so once for each press. */
   repeats?: boolean;
+  /** Only while nothing has the focus that the key may be for, such as a button. */
+  unfocused?: boolean;
   /** Left out while this is false. */
   when?: () => boolean;
 }
@@ -22,8 +24,8 @@ let version = $state(0);
 /** The first of two keys, until another is pressed: who types slowly is not too slow. */
 let pending = "";
 
-/** amidKeys says whether the first of two keys was pressed: the next one belongs to it. */
-export const amidKeys = (): boolean => pending !== "";
+/** plain says whether a key is there for what has the focus: with Ctrl or Alt, or as the second of two, it means something else. */
+export const plain = (e: KeyboardEvent): boolean => !e.ctrlKey && !e.metaKey && !e.altKey && pending === "";
 
 /** allKeys are those that hold now, the newest first. */
 export function allKeys(): Key[] {
@@ -71,7 +73,8 @@ export function listenForKeys(): void {
     const inDialog = !!document.querySelector("dialog[open]");
     const one = pressed(e);
     const two = pending ? `${pending} ${one}` : "";
-    const usable = allKeys().filter((k) => k.always || (!inField && !inDialog));
+    const onPage = [document.body, document.querySelector("main")].includes(document.activeElement as HTMLElement);
+    const usable = allKeys().filter((k) => k.always || (!inField && !inDialog && (onPage || !k.unfocused)));
     const hit = usable.find((k) => two && k.keys === two) ?? usable.find((k) => k.keys === one);
     if (e.repeat && !hit?.repeats) {
       if (hit) e.preventDefault();

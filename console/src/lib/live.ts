@@ -1,12 +1,13 @@
 // The tab's side of the line to the server.
 import workerURL from "./worker.ts?worker&url";
 import { line } from "./line.svelte";
-import type { Envelope, Fact, FromWorker, Gap, ToWorker } from "./wire";
+import { randomId } from "./random";
+import type { Ended, Envelope, Fact, FromWorker, Gap, ToWorker } from "./wire";
 
 export interface Follower {
   events(events: Envelope[]): void;
   gap(gap: Gap): void;
-  ended(detail: string, code: string): void;
+  ended(why: Ended): void;
   /** After it ended it goes on, with nothing missed. */
   resumed(): void;
 }
@@ -48,7 +49,7 @@ function startLine(): void {
     const w = new SharedWorker(trusted(workerURL), { type: "module", name: "agentd" });
     w.port.onmessage = handle;
     post = (m) => w.port.postMessage(m);
-    const lock = `agentd-tab-${crypto.randomUUID()}`;
+    const lock = `agentd-tab-${randomId()}`;
     if (navigator.locks) {
       void navigator.locks.request(lock, () => {
         post?.({ op: "hello", lock });
@@ -91,7 +92,7 @@ function received(m: FromWorker): void {
       line.missed();
       break;
     case "ended":
-      followers.get(m.id)?.follower.ended(m.detail, m.code);
+      followers.get(m.id)?.follower.ended(m.why);
       break;
     case "resumed":
       followers.get(m.id)?.follower.resumed();

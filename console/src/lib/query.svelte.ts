@@ -71,6 +71,8 @@ export interface QueryOptions {
   session?: string;
   /** Read again this often, in milliseconds. */
   every?: number;
+  /** How many entries of a list are shown at first, and with each "Show more", where they aren't drawn by a table. */
+  size?: number;
   /** Names a query whose parameters are made anew with each read, as those that depend on the time are. */
   key?: string;
 }
@@ -160,22 +162,25 @@ const mostPerRead = 1000;
 export class List<T> extends Query<T> {
   #wanted: { count: number };
 
-  constructor(read: (wanted: number) => Promise<T>) {
-    const wanted = { count: pageSize };
+  constructor(
+    read: (wanted: number) => Promise<T>,
+    readonly size = pageSize,
+  ) {
+    const wanted = { count: size };
     super(() => read(wanted.count));
     this.#wanted = wanted;
   }
 
   /** more reads the next entries, too. */
   more = (): Promise<void> => {
-    this.#wanted.count += pageSize;
+    this.#wanted.count += this.size;
     return this.refresh();
   };
 }
 
 /** pages is the query of a list that is shown page by page: show how many there are with More of $ui. */
 export function pages<C extends ListName>(name: C, params: Params<C>, opt: QueryOptions = {}): List<Commands[C]["result"]> {
-  return use(`pages ${name} ${named(params, opt)}`, () => new List((wanted) => activity.during(firstOf(name, now(params), wanted))), opt);
+  return use(`pages ${opt.size ?? ""} ${name} ${named(params, opt)}`, () => new List((wanted) => activity.during(firstOf(name, now(params), wanted)), opt.size), opt);
 }
 
 /** firstOf reads the first entries of a list, in as many reads as that takes. */

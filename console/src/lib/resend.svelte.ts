@@ -1,6 +1,7 @@
 // A command that is sent again because its reply got lost is carried out once.
 import type { CommandName, Commands } from "$types/commands";
-import { call, once, Problem } from "./api";
+import { call, Problem } from "./api";
+import { randomId } from "./random";
 
 /** unanswered says that an error leaves open whether the command was carried out. */
 function unanswered(err: unknown): boolean {
@@ -22,13 +23,16 @@ export class Resend<C extends CommandName> {
   }
 
   async send(input: string, params: Commands[C]["params"]): Promise<Commands[C]["result"]> {
-    const sent = this.#sent?.input === input ? this.#sent : { input, params: { ...params, idempotencyKey: once() } };
+    const sent = this.#sent?.input === input ? this.#sent : { input, params: { ...params, idempotencyKey: randomId() } };
+    this.#sent = sent;
+    /** answered forgets it, unless another input was sent meanwhile. */
+    const answered = () => this.#sent === sent && (this.#sent = null);
     try {
       const result = await call(this.command, sent.params);
-      this.#sent = null;
+      answered();
       return result;
     } catch (err) {
-      this.#sent = unanswered(err) ? sent : null;
+      if (!unanswered(err)) answered();
       throw err;
     }
   }

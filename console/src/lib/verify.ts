@@ -41,7 +41,7 @@ function fail(section: string, detail: string, sequence?: number): never {
   throw new Found({ section, detail, sequence });
 }
 
-/** Goes once through JSON and writes it in its canonical form: members ordered, shortest strings and numbers. */
+/** Goes once through text that is JSON and writes it in its canonical form: members ordered, shortest strings and numbers. */
 class Rewriter {
   at = 0;
 
@@ -217,10 +217,16 @@ function withoutSignature(text: string): string {
   return text.replace(/"signature":"[A-Za-z0-9+/=]*",/, "");
 }
 
+/** isZip says whether a file is a zip archive, as the bundles are that "agentd export" writes. */
+export const isZip = (bytes: Uint8Array): boolean => String.fromCharCode(...bytes.slice(0, 4)) === "PK\x03\x04";
+
 /** verify reads an exported document and returns what it proves, or the first thing that is wrong with it. */
-export async function verify(text: string): Promise<{ proves?: Verified; finding?: Finding }> {
+export async function verify(bytes: Uint8Array): Promise<{ proves?: Verified; finding?: Finding }> {
   if (!crypto.subtle) return { finding: { section: "", detail: "this page can't verify: browsers hash and check signatures only over https or on this machine. Use: agentd evidence verify FILE" } };
   try {
+    // No byte is passed over: what isn't UTF-8, or isn't JSON, isn't what was exported.
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    JSON.parse(text);
     return { proves: await check(readSections(text)) };
   } catch (err) {
     return { finding: err instanceof Found ? err.finding : { section: "", detail: `it can't be read: ${(err as Error).message}` } };

@@ -37,6 +37,13 @@ export interface Gap {
   continuesAfter?: number;
 }
 
+/** Why a session isn't followed any more. */
+export interface Ended {
+  code: string;
+  detail: string;
+  requestId?: string;
+}
+
 export type LineState = "connecting" | "live" | "offline" | "out";
 
 export type ToWorker =
@@ -55,5 +62,5 @@ export type FromWorker =
   /** The feed left something out. */
   | { kind: "missed" }
   /** A session isn't followed any more; "resumed" if it is again. */
-  | { kind: "ended"; id: number; detail: string; code: string }
+  | { kind: "ended"; id: number; why: Ended }
   | { kind: "resumed"; id: number };

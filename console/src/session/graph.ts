@@ -95,6 +95,12 @@ export function graphOf(events: Envelope[]): { nodes: Node[]; edges: Edge[] } {
       case "process.completed":
         set(e.processId!, p.exitCode === 0 ? "completed" : "failed", `exit ${p.exitCode}`);
         break;
+      case "process.failed":
+        set(e.processId!, p.errorCategory === "lost" ? "lost" : "failed", String(p.errorCategory));
+        break;
+      case "process.terminated":
+        set(e.processId!, "terminated", String(p.reason));
+        break;
       case "tool.progress":
         if (p.phase === "running") set(call!, "running");
         break;

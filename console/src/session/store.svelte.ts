@@ -97,8 +97,8 @@ export class SessionStore {
         this.#waitingGaps.push(gap);
         this.#schedule();
       },
-      ended: (detail, code) => {
-        this.problem = new Problem(code as Problem["code"], 0, detail);
+      ended: (why) => {
+        this.problem = new Problem(why.code as Problem["code"], 0, why.detail, why.requestId);
       },
       resumed: () => {
         this.problem = null;
@@ -144,7 +144,8 @@ export class SessionStore {
       this.#refreshTimer = undefined;
       call("get_session", { sessionId: this.id, limit: 1 }).then(
         (s) => !this.#closed && (s.sequence ?? 0) >= (this.snapshot?.sequence ?? 0) && (this.snapshot = s),
-        () => {},
+        // What passes is read with the next fact; what is gone stays gone.
+        (err: Problem) => err.code === "not_found" && (this.problem = err),
       );
     }, 120);
   }

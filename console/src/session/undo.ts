@@ -1,6 +1,6 @@
 // What an undo goes back to. A turn is taken back with those after it: what stays is the turn before it, wherever that is.
 import type { Rollback, RollbackThreadResult, SessionRead, TurnSummary } from "$types/commands";
-import { call, get, Problem } from "$lib/api";
+import { call, callNumbered, get, Problem } from "$lib/api";
 import type { Envelope } from "$lib/wire";
 
 export type Target = { toTurnId: string } | { toStart: true };
@@ -52,9 +52,9 @@ async function* candidates(t: TurnSummary, session: SessionRead): AsyncGenerator
  */
 export async function previewUndo(t: TurnSummary, session: SessionRead): Promise<Preview> {
   const ask = async (to: Target): Promise<Preview> => {
-    const result = await call("rollback_thread", { sessionId: t.sessionId, threadId: t.threadId, ...to, files: "restore", preview: true, diff: true });
+    const { result, requestId } = await callNumbered("rollback_thread", { sessionId: t.sessionId, threadId: t.threadId, ...to, files: "restore", preview: true, diff: true });
     if (result.removedTurns[0] === t.turnId) return { turn: t, to, result };
-    throw new Problem("conflict", 0, result.removedTurns.includes(t.turnId) ? "turns before this one would be taken back, too" : "this turn is no longer part of the thread");
+    throw new Problem("conflict", 0, result.removedTurns.includes(t.turnId) ? "turns before this one would be taken back, too" : "this turn is no longer part of the thread", requestId);
   };
   const gone = await removedBy(t.sessionId, session.historySummary.rollbacks ?? []);
   for await (const before of candidates(t, session)) {
