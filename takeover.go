@@ -30,7 +30,9 @@ const (
 // command brought here. Nobody has to ask for it.
 func (r *Runtime) takeOver(ctx context.Context) {
 	if !r.manager.IsShared() {
-		r.takeUpStrays(ctx)
+		if r.opt.Recovery != "manual" { // then what is taken up is held, as after a restart
+			r.takeUpStrays(ctx)
+		}
 		return
 	}
 	failing := false

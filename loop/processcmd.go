@@ -157,7 +157,7 @@ func (l *Loop) terminateProcess(ctx context.Context, caller command.Caller, p *c
 	l.noteStopping(p.ProcessID, &stop{reason, session.ActorOf(caller)})
 	defer l.noteStopping(p.ProcessID, nil)
 	if err := x.Terminate(ctx, grace); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the process could not be ended")
+		return nil, fault.Wrap(fault.Unavailable, errors.Join(session.ErrUnreachable, err), "the process could not be ended")
 	}
 	command.NoteDone(ctx, false)
 	exit, err := x.Wait(ctx)

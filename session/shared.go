@@ -315,6 +315,13 @@ func (m *Manager) HasWork(ctx context.Context, sessionID string) (bool, error) {
 // Stray has a session taken up again, see [Manager.Strays].
 func (m *Manager) Stray(sessionID string) { m.noteStray(sessionID) }
 
+// LeaveStray has a session left as it is, although taking it up noted it again.
+func (m *Manager) LeaveStray(sessionID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.strays, sessionID)
+}
+
 // Strays returns the sessions of this node that have to be taken up since the last call:
 // those whose facts couldn't be written, those that a command brought here with unfinished
 // work, and those that were claimed, or may have been, and not loaded. It is the caller who has

@@ -174,12 +174,14 @@ func (q *Queue) takeUpOne(ctx context.Context, id string) {
 	if err == nil || session.OwnedElsewhere(err) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) {
 		q.forgetFailure(id)
 		if err != nil {
+			q.opt.Sessions().LeaveStray(id)
 			q.opt.Logger.Debug("the session is not this process's to take up", "sessionId", id, "error", err)
 		}
 		return
 	}
 	if has, workErr := q.opt.Sessions().HasWork(ctx, id); workErr == nil && !has {
 		q.forgetFailure(id)
+		q.opt.Sessions().LeaveStray(id)
 		q.opt.Logger.Debug("a session without unfinished work could not be loaded", "sessionId", id, "error", err)
 		return
 	}

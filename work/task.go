@@ -115,7 +115,8 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	if p.ParentTaskID != "" || p.DependsOn != nil {
-		if err := w.moveTask(ctx, caller, p); err != nil {
+		// Edges that are there are passed over by whoever carries the command out again.
+		if err := w.moveTask(command.PassOver(ctx), caller, p); err != nil {
 			return nil, err
 		}
 	}
