@@ -67,6 +67,18 @@ func TestOneChangedByteIsNamed(t *testing.T) {
 	}
 }
 
+// TestAByteThatIsNoTextIsNamed: a JSON decoder would take it for another character.
+func TestAByteThatIsNoTextIsNamed(t *testing.T) {
+	for name, doc := range signedDocuments(t) {
+		at := bytes.Index(doc, []byte(`":"`)) + 3
+		changed := bytes.Clone(doc)
+		changed[at] = 0xff
+		if f := finding(t, changed); f == nil || f.Byte != int64(at) || !strings.Contains(f.Detail, "UTF-8") {
+			t.Errorf("%s: byte %d is no text, the finding is %+v", name, at, f)
+		}
+	}
+}
+
 // TestABracketSetFreeIsNamed takes the backslash from quotes that stand before brackets in
 // a text: the text ends there, and what were its brackets may end the document.
 func TestABracketSetFreeIsNamed(t *testing.T) {

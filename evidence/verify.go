@@ -100,7 +100,7 @@ func Verify(r io.Reader, opt VerifyOptions) (*Verification, error) {
 // verifyReader verifies what can be opened again to find the place of a change.
 func verifyReader(r io.Reader, opt VerifyOptions, open again) (*Verification, error) {
 	in := &failing{r: bufio.NewReaderSize(r, 64<<10)}
-	guard := &valueGuard{r: in, most: opt.maxValue}
+	guard := &valueGuard{r: &textReader{r: in}, most: opt.maxValue}
 	guard.dec = json.NewDecoder(guard)
 	v := &verifier{dec: guard.dec, opt: opt, res: &Verification{}, sums: map[string]sectionHash{}, at: map[string]int64{}}
 	err := v.document()
@@ -113,6 +113,7 @@ func verifyReader(r io.Reader, opt VerifyOptions, open again) (*Verification, er
 			stop = &Finding{Byte: v.dec.InputOffset(), Section: v.section, Detail: "it can't be read: " + err.Error()}
 			v.cutOff = errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 		}
+		stop.Section = cmp.Or(stop.Section, v.section)
 		v.found(*stop)
 		v.stop, v.unread = stop, true
 	}
