@@ -73,7 +73,7 @@ func (l *Loop) writeStdin(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	given := givenInput{p.ProcessID, caller.Account, p.Key()}
-	if err := l.inputs.give(given, p, x, func() error { return giveInput(ctx, x, data, p.EOF) }); err != nil {
+	if err := l.inputs.giveOnce(given, p, x, func() error { return giveInput(ctx, x, data, p.EOF) }); err != nil {
 		return nil, err
 	}
 	command.NoteDone(ctx, false) // no other node can do this, nor find it

@@ -25,8 +25,8 @@ type takenInput struct {
 	digest [sha256.Size]byte
 }
 
-// give has a process given the input of a call, unless the same call did that before.
-func (in *inputs) give(call givenInput, p command.Params, to *process.Process, give func() error) error {
+// giveOnce has a process given the input of a call, unless the same call did that before.
+func (in *inputs) giveOnce(call givenInput, p command.Params, to *process.Process, give func() error) error {
 	if call.key == "" {
 		return give()
 	}
