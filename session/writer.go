@@ -341,7 +341,9 @@ func (w *writer) dropStored(p *pending) {
 	}
 	if p.err != nil {
 		w.failed = true
-		w.m.noteStray(w.id)
+		if !errors.Is(p.err, store.ErrFailed) { // that takes nothing until the next start, which finds what is left
+			w.m.noteStray(w.id)
+		}
 		return
 	}
 	for i := range p.batch.Index {
