@@ -35,12 +35,13 @@ func (t *textReader) Read(p []byte) (int, error) {
 		}
 	}
 	if !utf8.Valid(b[:whole]) {
-		for size := 0; ; b = b[size:] {
-			var r rune
-			if r, size = utf8.DecodeRune(b); r == utf8.RuneError && size == 1 {
+		for {
+			r, size := utf8.DecodeRune(b)
+			if r == utf8.RuneError && size == 1 {
 				return 0, t.notText()
 			}
 			t.at += int64(size)
+			b = b[size:]
 		}
 	}
 	t.at += int64(whole)
