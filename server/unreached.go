@@ -34,8 +34,8 @@ func notReached(why, err error) error {
 }
 
 // notKnown says why a request can't be carried out here, and that the node that could do it
-// doesn't know the caller's token. That stays so until somebody sees to it, whom the log tells
-// once of each node.
+// doesn't know the caller's token. Only a person can mend that, so the log says it
+// once for each node.
 func (s *Server) notKnown(q *request, to string, why error) error {
 	const advice = "it doesn't know this token: give all nodes the same AGENTD_TOKEN, or the same oidc settings, and make tokens through a server"
 	if _, said := s.strangers.LoadOrStore(to, true); !said {

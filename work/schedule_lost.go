@@ -56,9 +56,9 @@ func (b *book) beginParting(others []string) bool {
 	return len(b.silent) > 0
 }
 
-// partWith forgets the sessions that were noted and aren't this node's, but for those that it
-// heard of meanwhile: they came back. The lock is held while others forget them too, so that
-// whoever takes one up again comes after that.
+// partWith forgets the sessions that were noted and aren't this node's, except those that it
+// has heard of since: they came back. It holds the lock while it calls drop, so that recovering
+// such a session can't overlap with forgetting it.
 func (b *book) partWith(ours []string, drop func(sessionID string)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -115,7 +115,7 @@ func (w *Work) updateTask(ctx context.Context, caller command.Caller, p *command
 		return nil, err
 	}
 	if p.ParentTaskID != "" || p.DependsOn != nil {
-		// Edges that are there are passed over by whoever carries the command out again.
+		// A node that repeats the command skips the edges that already exist.
 		if err := w.moveTask(command.PassOver(ctx), caller, p); err != nil {
 			return nil, err
 		}

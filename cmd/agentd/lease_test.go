@@ -71,8 +71,7 @@ func TestNodesAreShown(t *testing.T) {
 			t.Errorf("no line is %s:\n%s", want, out)
 		}
 	}
-	// A command that has the database open stays on the list for as long as it runs, and is
-	// reached by nobody.
+	// A command that has the database open stays on the list while it runs, and has no address.
 	beside := self(t, "audit", "-f", "--data", f.url, "--state-dir", f.dir())
 	if err := beside.Start(); err != nil {
 		t.Fatal(err)
