@@ -21,9 +21,9 @@ import (
 	"agentd/fault"
 )
 
-// This file has how the provider is asked. Anyone can send tokens, and the provider may be away or
-// answer nothing for long: so it is asked once for all who wait, by nobody who has an answer
-// that still does, and not again at once after it failed.
+// This file has how the provider is asked. Anyone can send tokens, and the provider may be down or
+// slow to answer. So one question serves all who wait, none is asked while the last answer is
+// fresh, and after a failure the next one waits.
 
 const (
 	asksPerSecond = 1
@@ -180,8 +180,8 @@ func noteAway(ctx context.Context) (noting context.Context, away *error) {
 	return context.WithValue(ctx, awayKey{}, away), away
 }
 
-// checkClaim refuses a token that doesn't even say that it is a good one of the provider's:
-// nobody is asked about it.
+// checkClaim refuses a token that doesn't even claim to be a valid one of the provider's, without
+// asking the provider.
 func (a *Authenticator) checkClaim(token string) error {
 	var header struct {
 		Algorithm string `json:"alg"`
