@@ -3,7 +3,10 @@ package server
 import (
 	"bytes"
 	"container/list"
+	"maps"
 	"net"
+	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,6 +112,40 @@ func (cs *conns) hurry() {
 	cs.hurrying = true
 	for c := range cs.open {
 		c.hurry()
+	}
+}
+
+// silencePatience is how long a stopping server waits for the first request on a connection.
+// One that was on its way when the server stopped is there by then.
+const silencePatience = 500 * time.Millisecond
+
+// silentConns are the connections on which no request came yet. Browsers open some in
+// advance, and net/http would wait five seconds for each.
+type silentConns struct {
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+}
+
+// note is an [http.Server.ConnState].
+func (cs *silentConns) note(c net.Conn, state http.ConnState) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if state != http.StateNew {
+		delete(cs.open, c)
+		return
+	}
+	if cs.open == nil {
+		cs.open = map[net.Conn]struct{}{}
+	}
+	cs.open[c] = struct{}{}
+}
+
+func (cs *silentConns) close() {
+	cs.mu.Lock()
+	open := slices.Collect(maps.Keys(cs.open))
+	cs.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close() // nothing was said on it
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"agentd/fault"
 )
@@ -86,6 +87,7 @@ const maxRawHeader = 1 << 20
 // listeners.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	logger := s.opt.Logger
+	var silent silentConns
 	srv := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: s.opt.HeaderTimeout,
@@ -94,6 +96,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:          log.New(&lineLogger{logger}, "", 0),
 		TLSConfig:         s.opt.TLS,
 		ConnContext:       withLink,
+		ConnState:         silent.note,
 	}
 	bounded := &boundedListener{Listener: l, s: s, raw: s.opt.TLS == nil}
 	failed := make(chan error, 1)
@@ -113,6 +116,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	s.endStreams()
 	s.conns.hurry()
+	defer time.AfterFunc(silencePatience, silent.close).Stop()
 	err := errors.Join(srv.Shutdown(stop), s.Stop(stop))
 	if err != nil {
 		logger.Warn("running requests were aborted", "error", err)

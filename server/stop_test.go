@@ -79,12 +79,37 @@ func stopsWithin(t *testing.T, limit time.Duration, secure bool) bool {
 	eventually(t, "all of them hang", func() bool {
 		return figure(r, `agentd_subscribers{transport="sse"}`) == 1 && figure(r, `agentd_subscribers{transport="websocket"}`) == 1 && figure(r, "agentd_answer_bytes") > 0
 	})
+	return r.stopsByItself(limit)
+}
+
+// stopsByItself stops the server and says whether nothing had to be given up for it.
+func (r *running) stopsByItself(limit time.Duration) bool {
+	r.t.Helper()
 	r.stop()
-	if strings.Contains(r.log.String(), "cut off") {
-		t.Logf("with a limit of %v they were cut off", limit)
+	if strings.Contains(r.log.String(), "running requests were aborted") {
+		r.t.Logf("with a limit of %v some were aborted", limit)
 		return false
 	}
 	return true
+}
+
+// Connections on which nothing was asked yet, as browsers open some in advance, hold up no
+// stop: net/http would wait until each is five seconds old.
+func TestStoppingDoesNotWaitForSilentConnections(t *testing.T) {
+	const limit = 4 * time.Second
+	for range 5 { // a busy machine may need longer, but not every time
+		r := run(t, func(o *server.Options) { o.StopTimeout = limit })
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		eventually(t, "the connection is open", func() bool { return figure(r, "agentd_connections") >= 2 })
+		if r.stopsByItself(limit) {
+			return
+		}
+	}
+	t.Fatal("the server waits for connections on which nothing was asked")
 }
 
 // hangHTTP2 asks for more than the window of a stream and reads nothing of it.
