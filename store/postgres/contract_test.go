@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,10 +39,40 @@ func openStore(tb testing.TB, url string, opts *postgres.Options) *postgres.Stor
 
 func TestContract(t *testing.T) {
 	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Engine { return newEngine(t) })
+}
+
+func newEngine(t *testing.T) *engine { return &engine{t: t, url: migrated(t)} }
+
+// migrated makes a database that has the tables and is empty otherwise. To copy one is less
+// than to bring each up to date.
+func migrated(t *testing.T) string {
+	t.Helper()
 	cluster := pgtest.Quick(t)
-	storetest.Run(t, func(t *testing.T) storetest.Engine {
-		return &engine{t: t, url: cluster.Database(t)}
+	template.Do(func() {
+		const name = "migrated"
+		conn := connect(t, cluster.URL("postgres"))
+		if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		conn = connect(t, cluster.URL(name))
+		if err := postgres.MigrateTo(t.Context(), conn, postgres.Version()); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		template.name = name
 	})
+	if template.name == "" {
+		t.Fatal("the database with the tables was not made, see the first test that failed")
+	}
+	return cluster.CopyOf(t, template.name)
+}
+
+var template struct {
+	sync.Once
+	name string
 }
 
 // unpacked is an engine that writes a row for each record, as earlier versions do.
@@ -58,8 +90,17 @@ func packNothing(s *postgres.Store) { s.SetPacking(func() bool { return false })
 
 func TestContractWithoutPacks(t *testing.T) {
 	t.Parallel()
-	cluster := pgtest.Quick(t)
-	storetest.Run(t, func(t *testing.T) storetest.Engine {
-		return &unpacked{engine{t: t, url: cluster.Database(t)}}
-	})
+	storetest.RunOfRecords(t, unpackedEngine)
+}
+
+func unpackedEngine(t *testing.T) storetest.Engine { return &unpacked{*newEngine(t)} }
+
+// TestLongContractOfEachForm runs the whole suite with each form in which records are kept.
+func TestLongContractOfEachForm(t *testing.T) {
+	if os.Getenv("AGENTD_TEST_LONG") == "" {
+		t.Skip("the whole contract with records in rows of their own, and over months, is checked only with AGENTD_TEST_LONG")
+	}
+	t.Parallel()
+	t.Run("without packs", func(t *testing.T) { storetest.Run(t, unpackedEngine) })
+	t.Run("over months", func(t *testing.T) { storetest.Run(t, scatteredEngine) })
 }

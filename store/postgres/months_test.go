@@ -69,11 +69,10 @@ func (s later) Append(ctx context.Context, batches []*store.Batch) []error {
 // TestContractOverMonths runs the suite with records that are in no order in the tables.
 func TestContractOverMonths(t *testing.T) {
 	t.Parallel()
-	cluster := pgtest.Quick(t)
-	storetest.Run(t, func(t *testing.T) storetest.Engine {
-		return &scattered{engine{t: t, url: cluster.Database(t)}}
-	})
+	storetest.RunOfRecords(t, scatteredEngine)
 }
+
+func scatteredEngine(t *testing.T) storetest.Engine { return &scattered{*newEngine(t)} }
 
 // lengthen appends records to a session.
 func lengthen(tb testing.TB, s store.Store, id string, n int) []store.Record {

@@ -43,6 +43,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"agentd/store"
@@ -63,7 +64,17 @@ type Engine interface {
 // that open returns must have data of its own. The suite closes the stores;
 // whatever else there is to release, open leaves to t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Engine) {
-	for _, g := range suite() {
+	runGroups(t, suite(), open)
+}
+
+// RunOfRecords is Run for what depends on how an engine keeps records. An engine that keeps
+// them in several ways runs the whole suite with one of them.
+func RunOfRecords(t *testing.T, open func(t *testing.T) Engine) {
+	runGroups(t, slices.DeleteFunc(suite(), func(g group) bool { return !g.ofRecords }), open)
+}
+
+func runGroups(t *testing.T, groups []group, open func(t *testing.T) Engine) {
+	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.checks {
 				t.Run(c.name, func(t *testing.T) { runCheck(t, c, open(t)) })
@@ -76,6 +87,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 type group struct {
 	name   string
 	checks []check
+	// ofRecords is true of what depends on how an engine keeps records.
+	ofRecords bool
 }
 
 // check is one obligation. run reports through its kit, so that the suite's own
@@ -93,21 +106,21 @@ func runCheck(tb testing.TB, c check, e Engine) {
 
 func suite() []group {
 	return []group{
-		{"append", appendChecks()},
-		{"atomic", atomicChecks()},
-		{"epoch", epochChecks()},
-		{"read", readChecks()},
-		{"index", indexChecks()},
-		{"snapshot", snapshotChecks()},
-		{"trim", trimChecks()},
-		{"changes", changesChecks()},
-		{"sessions", sessionsChecks()},
-		{"blob", blobChecks()},
-		{"lifecycle", lifecycleChecks()},
-		{"concurrent", concurrentChecks()},
-		{"nodes", nodesChecks()},
-		{"model", modelChecks()},
-		{"linearizable", linearChecks()},
+		{name: "append", checks: appendChecks(), ofRecords: true},
+		{name: "atomic", checks: atomicChecks(), ofRecords: true},
+		{name: "epoch", checks: epochChecks()},
+		{name: "read", checks: readChecks(), ofRecords: true},
+		{name: "index", checks: indexChecks()},
+		{name: "snapshot", checks: snapshotChecks(), ofRecords: true},
+		{name: "trim", checks: trimChecks(), ofRecords: true},
+		{name: "changes", checks: changesChecks()},
+		{name: "sessions", checks: sessionsChecks(), ofRecords: true},
+		{name: "blob", checks: blobChecks()},
+		{name: "lifecycle", checks: lifecycleChecks()},
+		{name: "concurrent", checks: concurrentChecks()},
+		{name: "nodes", checks: nodesChecks()},
+		{name: "model", checks: modelChecks(), ofRecords: true},
+		{name: "linearizable", checks: linearChecks()},
 	}
 }
 
