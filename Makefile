@@ -31,6 +31,8 @@ TEST_TIMEOUT ?= 30m
 PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Further flags of go test, for example TESTFLAGS="-count=1 -run TestName".
 TESTFLAGS ?=
+# "make lint" vets everything, and with more than go test does by itself.
+VET := -vet=off
 # What "make test" draws its random tests from: always the same, so that a change
 # fails for its own sake alone. "make test-random" draws others.
 SEED ?= 1
@@ -120,8 +122,8 @@ PLAIN = ./internal/escapetest ./cmd/agentd/... ./console ./interop ./store/postg
 
 .PHONY: test-plain
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
-	$(LOG) $(GO) test -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
-	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
+	$(LOG) $(GO) test $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
+	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
 	$(LOG) $(GO) test $(TESTFLAGS) -tags interopfixtures -run Fixture -timeout $(TEST_TIMEOUT) ./channel/a2a ./channel/mcpserver
 
 LONGEST = ./loop ./work ./store/pebble ./server ./tool/mcp ./session ./channel/mcpserver
@@ -130,7 +132,7 @@ LONGEST = ./loop ./work ./store/pebble ./server ./tool/mcp ./session ./channel/m
 # times as long, and "make test-random" makes many.
 .PHONY: test-race
 test-race: $(LOG) ## All other quick tests, with the race detector.
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test -race -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test $(VET) -race -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 # Tests with object storage run in the other passes too if VersityGW is in bin, and are
 # named among the skipped ones if it isn't: to compile it takes more than two minutes of a
