@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +20,7 @@ import (
 	"agentd/fault"
 	"agentd/find"
 	"agentd/index"
-	"agentd/internal/pgtest"
 	"agentd/store"
-	"agentd/store/pebble"
-	"agentd/store/postgres"
-	"agentd/store/storetest"
 )
 
 // history is a store with facts that were made up, and an index of it.
@@ -494,52 +489,6 @@ func (h *history) searchAll(caller command.Caller, words []string, p command.Sea
 		if p.Cursor = res.NextCursor; p.Cursor == "" {
 			return got
 		}
-	}
-}
-
-// Whatever happened, in whatever order the index learnt of it and however often it was
-// started again, answers are what a scan of all facts says.
-func TestIndexIsWhatAScanOfAllFactsSays(t *testing.T) {
-	for _, engine := range []struct {
-		name  string
-		seeds uint64
-		open  func(*testing.T) store.Store
-	}{
-		{"memory", 12, func(*testing.T) store.Store { return storetest.NewMem() }},
-		{"pebble", 3, func(t *testing.T) store.Store {
-			s, err := pebble.Open(filepath.Join(t.TempDir(), "data"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}},
-		{"postgres", 2, func(t *testing.T) store.Store {
-			c := pgtest.Shared(t)
-			s, err := postgres.Open(t.Context(), c.Database(t), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}},
-	} {
-		t.Run(engine.name, func(t *testing.T) {
-			for seed := range engine.seeds {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					h := newHistory(t, engine.open(t), seed)
-					for range 3 {
-						for range 120 {
-							h.step()
-						}
-						h.check()
-					}
-					h.indexer.Close()
-					h.checkNothingIsLeft()
-					if err := h.store.Close(); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		})
 	}
 }
 

@@ -1,3 +1,8 @@
+//go:build !race
+
+// Every command is asked about every id of another account, one after the other: no work
+// for the race detector.
+
 package session_test
 
 import (

@@ -1,3 +1,8 @@
+//go:build !race
+
+// The power is cut at hundreds of places, in one goroutine: what runs at the same time is
+// tried with the race detector by the other tests.
+
 package pebble_test
 
 import (

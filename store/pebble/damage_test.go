@@ -1,3 +1,8 @@
+//go:build !race
+
+// Logs are damaged at hundreds of places and opened, in one goroutine: no work for the
+// race detector.
+
 package pebble_test
 
 import (
