@@ -25,7 +25,7 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 # No package of tests may hang for longer than this. On a fresh machine under
 # load, contract took ten minutes, "npm ci" included.
-TEST_TIMEOUT ?= 30m
+TEST_TIMEOUT ?= 40m
 # How many packages are tested at a time. Tests wait a good part of their time, for
 # processes and disks: two for each processor keep it busy.
 PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))

@@ -103,7 +103,7 @@ func TestStoppingDoesNotWaitForSilentConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		eventually(t, "the connection is open", func() bool { return figure(r, "agentd_connections") >= 2 })
 		if r.stopsByItself(limit) {
 			return
