@@ -126,8 +126,8 @@ type silentConns struct {
 	open map[net.Conn]struct{}
 }
 
-// note is an [http.Server.ConnState].
-func (cs *silentConns) note(c net.Conn, state http.ConnState) {
+// noteState is an [http.Server.ConnState].
+func (cs *silentConns) noteState(c net.Conn, state http.ConnState) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if state != http.StateNew {
@@ -140,7 +140,7 @@ func (cs *silentConns) note(c net.Conn, state http.ConnState) {
 	cs.open[c] = struct{}{}
 }
 
-func (cs *silentConns) close() {
+func (cs *silentConns) closeAll() {
 	cs.mu.Lock()
 	open := slices.Collect(maps.Keys(cs.open))
 	cs.mu.Unlock()

@@ -96,7 +96,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:          log.New(&lineLogger{logger}, "", 0),
 		TLSConfig:         s.opt.TLS,
 		ConnContext:       withLink,
-		ConnState:         silent.note,
+		ConnState:         silent.noteState,
 	}
 	bounded := &boundedListener{Listener: l, s: s, raw: s.opt.TLS == nil}
 	failed := make(chan error, 1)
@@ -116,7 +116,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	s.endStreams()
 	s.conns.hurry()
-	defer time.AfterFunc(silencePatience, silent.close).Stop()
+	defer time.AfterFunc(silencePatience, silent.closeAll).Stop()
 	err := errors.Join(srv.Shutdown(stop), s.Stop(stop))
 	if err != nil {
 		logger.Warn("running requests were aborted", "error", err)
