@@ -1,7 +1,7 @@
 //go:build !race
 
-// Thousands of queries are held against a scan of all facts in one goroutine: the race
-// detector makes most of a minute of that, and the other tests run with it.
+// One goroutine compares thousands of queries with a scan of all facts. The race detector
+// would take most of a minute for that; the other tests of the package run with it.
 
 package find_test
 

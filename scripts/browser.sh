@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the version of Chromium, for the tests of the web console. Installs it from
-# Debian's packages if it is missing: best its shell, which has no windows and takes two
-# thirds of the processor.
+# Debian's packages if it is missing. It prefers the shell, which has no windows and needs
+# about a third less processor time.
 set -eu
 here=$(dirname "$0")
 

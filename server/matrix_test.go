@@ -1,7 +1,7 @@
 //go:build !race
 
-// Every parameter of every command is left out and mistyped, one request after the other:
-// the race detector makes a quarter of a minute of that, and finds nothing in it.
+// Every parameter of every command is left out and mistyped, one request after the other.
+// The race detector would take a quarter of a minute for that and has nothing to find.
 
 package server_test
 

@@ -27,7 +27,7 @@ func TestEveryRoleSeesTheCommandsThatItMayCall(t *testing.T) {
 				t.Errorf("%s: run_turn is listed: %v", role, there)
 			}
 			if _, there := tools["test_simple_text"]; there {
-				t.Errorf("%s: fixtures are listed though nobody asked for them", role)
+				t.Errorf("%s: fixtures are listed without being asked for", role)
 			}
 		}
 	}

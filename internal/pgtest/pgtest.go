@@ -154,8 +154,7 @@ func (c *Cluster) Database(tb testing.TB) string {
 	return c.CopyOf(tb, "template0")
 }
 
-// CopyOf is like Database, but the database has what is in another one, to which nobody is
-// connected.
+// CopyOf is like Database, but copies another database, which must have no connections.
 func (c *Cluster) CopyOf(tb testing.TB, template string) string {
 	tb.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
