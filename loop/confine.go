@@ -12,17 +12,50 @@ import (
 	"agentd/internal/place"
 	"agentd/permission"
 	"agentd/sandbox"
+	"agentd/state"
 	"agentd/tool"
 )
 
-// planCommand says how a command in that place will be confined. Outside lifts the
-// sandbox, which only an approval may; supervised asks rules before each program.
-func (l *Loop) planCommand(w workplace, outside, supervised bool) (*sandbox.Plan, error) {
-	return l.planBounded(w, outside, supervised, l.workspaceBounds(w.root))
+// confining says how a command is confined beside the configured profile.
+type confining int
+
+const (
+	asConfigured confining = iota
+	// lifted is without a sandbox, which only an approval may say.
+	lifted
+	// onlyReading can write nothing and reach nothing: the command runs unasked because
+	// its words say that it only reads, and a mode that asks about everything else relies
+	// on that.
+	onlyReading
+)
+
+// confiningOf says how a call is confined that a decision lets run.
+func confiningOf(d *permission.Decision) confining {
+	switch {
+	case d.NeedsOutside && d.GrantID != "":
+		return lifted
+	case d.ReadOnly:
+		return onlyReading
+	}
+	return asConfigured
+}
+
+// confinedBy says how a call is confined that a person was asked about.
+func confinedBy(a *state.Action) confining {
+	if a.ActionType == "sandbox_escape" {
+		return lifted
+	}
+	return asConfigured
+}
+
+// planCommand says how a command in that place will be confined; supervised asks rules
+// before each program.
+func (l *Loop) planCommand(w workplace, how confining, supervised bool) (*sandbox.Plan, error) {
+	return l.planBounded(w, how, supervised, l.workspaceBounds(w.root))
 }
 
 // planBounded is planCommand for a caller who knows the bounds of the workspace.
-func (l *Loop) planBounded(w workplace, outside, supervised bool, bounds []string) (*sandbox.Plan, error) {
+func (l *Loop) planBounded(w workplace, how confining, supervised bool, bounds []string) (*sandbox.Plan, error) {
 	if l.opt.Processes == nil {
 		return nil, tool.Errorf(tool.Unavailable, "this runtime can't run commands")
 	}
@@ -30,7 +63,7 @@ func (l *Loop) planBounded(w workplace, outside, supervised bool, bounds []strin
 	if _, err := l.Places().Fix(w.root); err != nil {
 		return nil, replaced(err)
 	}
-	k := planKey{w, outside, supervised}
+	k := planKey{w, how, supervised}
 	l.plans.Lock()
 	defer l.plans.Unlock()
 	if p := l.plans.byPlace[k]; p.plan != nil && l.plans.renewed == l.Places().Renewed() && slices.Equal(p.bounds, bounds) && !p.unresolved.hasAppeared(time.Now()) {
@@ -43,8 +76,12 @@ func (l *Loop) planBounded(w workplace, outside, supervised bool, bounds []strin
 	profile := l.opt.Sandbox
 	profile.Root, profile.Cwd, profile.Supervised = w.root, w.cwd, supervised
 	profile.Protected = bounds
-	if outside {
+	switch how {
+	case asConfigured:
+	case lifted:
 		profile.Mode = sandbox.DangerFullAccess
+	case onlyReading:
+		profile.Mode, profile.Network = sandbox.ReadOnly, sandbox.NetworkDeny
 	}
 	profile, err := profile.Fixed(l.Places())
 	if err != nil {
@@ -62,8 +99,9 @@ func (l *Loop) planBounded(w workplace, outside, supervised bool, bounds []strin
 const maxPlans = 256
 
 type planKey struct {
-	place               workplace
-	outside, supervised bool
+	place      workplace
+	how        confining
+	supervised bool
 }
 
 // madePlan is a plan, the bounds that it was made with, and the hidden paths that weren't
@@ -136,7 +174,7 @@ func (r *toolRun) planCall(cwd string) (*sandbox.Plan, error) {
 		refused.Advice = "A person can narrow the deny rule, or use one that names the folder that holds the files."
 		return nil, refused
 	}
-	p, err := r.l.planCommand(workplace{r.place.root, cwd}, r.outside, r.guard.supervised)
+	p, err := r.l.planCommand(workplace{r.place.root, cwd}, r.confining, r.guard.supervised)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (l *Loop) processManager() *process.Manager {
 // what bounds agents in that place.
 func (l *Loop) confinement(w workplace) Confinement {
 	bounds, unsure := findBounds(w.root, l.opt.Bounds)
-	p, err := l.planBounded(w, false, false, bounds)
+	p, err := l.planBounded(w, asConfigured, false, bounds)
 	if err != nil {
 		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}
 	}
@@ -66,7 +66,7 @@ func (l *Loop) callBoundary(r *toolRun) *event.SandboxApplied {
 		Mode: string(sandbox.WorkspaceWrite), Cwd: r.place.cwd, ReadRoots: []string{r.place.root}, WriteRoots: []string{r.place.root}, Network: "deny",
 		Enforcement: event.Enforcement{Filesystem: "os.Root", Network: sandbox.None, Processes: sandbox.None, Limits: sandbox.None, Rules: sandbox.None},
 	}
-	if l.opt.Sandbox.Mode == sandbox.ReadOnly && !r.outside {
+	if l.opt.Sandbox.Mode == sandbox.ReadOnly && r.confining != lifted {
 		p.Mode, p.WriteRoots = string(sandbox.ReadOnly), []string{}
 	}
 	return p
@@ -74,7 +74,7 @@ func (l *Loop) callBoundary(r *toolRun) *event.SandboxApplied {
 
 // commandBoundary is the boundary that a command in that place gets under rules.
 func (l *Loop) commandBoundary(w workplace, rules []event.PolicyRule) *event.SandboxApplied {
-	p, err := l.planCommand(w, false, permission.NewGuard(rules, nil, nil) != nil)
+	p, err := l.planCommand(w, asConfigured, permission.NewGuard(rules, nil, nil) != nil)
 	if err != nil {
 		return NoBoundary(w.cwd, err.Error())
 	}
@@ -281,6 +281,9 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 		err := tool.Errorf(tool.SandboxViolation, "%s", v.Detail)
 		err.Boundary, err.Path, err.Host, err.Permanent = v.Boundary, v.Path, v.Host, v.Permanent
 		err.Advice = "Stay within the workspace, or say why the command needs more."
+		if x.host.r.confining == onlyReading {
+			err.Advice = "The command ran unasked because it seemed only to read, and such a command can't write or reach a network. Do what changes something in a call that shows it."
+		}
 		if v.Boundary == sandbox.BoundaryRule {
 			err.Category, err.Advice = tool.Denied, "Do not try the same in another way; say what you need and why."
 		}

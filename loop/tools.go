@@ -47,9 +47,9 @@ type toolRun struct {
 	confined Confinement
 	disk     *lookups
 	// decision is nil for a call that was already approved.
-	decision *permission.Decision
-	outside  bool
-	started  bool
+	decision  *permission.Decision
+	confining confining
+	started   bool
 	// running is the fact that says so.
 	running factRef
 	// guard is what rules demand of the call's commands.
@@ -163,7 +163,7 @@ func (l *Loop) collectRequested(ctx context.Context, k key, e RunTools, ahead bo
 			r.links, r.credentials = c.Links, given
 			r.guard.rules, r.refs = l.rulesOf(s), refsOf(s, t)
 			if a := s.Actions.Find(c.ActionID); a != nil {
-				r.outside, r.guard.answered = a.ActionType == "sandbox_escape", a.RuleRefs
+				r.confining, r.guard.answered = confinedBy(a), a.RuleRefs
 			}
 			runs = append(runs, r)
 		}
@@ -319,7 +319,7 @@ func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 		if d.Decision != permission.Allow {
 			return
 		}
-		r.outside = d.NeedsOutside && d.GrantID != ""
+		r.confining = confiningOf(d)
 		if d.GrantID != "" {
 			r.guard.answered = d.RuleRefs
 		}
@@ -426,7 +426,7 @@ func (r *toolRun) runCall(group context.Context) error {
 	}
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
-		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.outside, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
+		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.confining == lifted, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
 		TraceParent: r.trace.Span(r.k.session, event.ToolSpanKey(r.call.ToolCallID, r.call.SpanNumber())).Parent(),
 		TraceState:  r.trace.State,
 	})

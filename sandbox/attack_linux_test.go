@@ -50,6 +50,7 @@ var attacks = map[string]func(arg string) error{
 	"packet":     func(string) error { return sock(unix.AF_PACKET, unix.SOCK_RAW, 0) },
 	"vsock":      func(string) error { return sock(unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
 	"alg":        func(string) error { return sock(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) },
+	"sock":       makeSocket,
 	"both":       both,
 	"get":        fetchURL,
 	"io_uring":   ioUring,
@@ -206,6 +207,24 @@ func sock(family, kind, proto int) error {
 		_ = unix.Close(fd)
 	}
 	return err
+}
+
+// makeSocket makes a socket that is allowed.
+func makeSocket(kind string) error {
+	switch kind {
+	case "pair":
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err == nil {
+			_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+		}
+		return err
+	case "inet6":
+		return sock(unix.AF_INET6, unix.SOCK_DGRAM, 0)
+	case "netlink":
+		return sock(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	default:
+		return sock(unix.AF_INET, unix.SOCK_STREAM, 0)
+	}
 }
 
 func rawConnect(address string, kind, proto int) error {

@@ -23,7 +23,13 @@ type Child struct {
 	// forked by a launcher: it takes a program, with this limit of open files.
 	forked    bool
 	openFiles [2]uint64
-	compiler  *stage.Compiler
+	programs  *programs
+	// net is the network namespace that the command gets, if it may be used again, and
+	// nets where it goes then. The stage enters it, unless it was born in it.
+	net       *os.File
+	nets      *namespaces
+	entersNet bool
+	noSockets bool // told at the end
 
 	done   chan struct{} // closed when exit is known
 	closed chan struct{} // closed when nothing is left
@@ -72,12 +78,17 @@ func (p *Plan) beginStage(l *launcher) (*Child, error) {
 	}
 	sys, err := p.attributes(c.group)
 	if err == nil {
+		if l != nil && p.keepsNet() {
+			c.takeNet(&l.nets, sys)
+		}
 		err = c.launchStage(sys, l)
 	}
 	if err != nil {
+		c.returnNet()
 		c.cleanUp()
 		return nil, err
 	}
+	c.findNet()
 	go c.followStage()
 	return c, nil
 }
@@ -131,16 +142,44 @@ func (c *Child) sendSpec(p *Plan, cmd Command) error {
 	for _, f := range tasks {
 		fds = append(fds, int(f.Fd()))
 	}
-	message, err := c.message(p.spec(cmd, c.group, tmp))
+	if c.entersNet {
+		fds = append(fds, int(c.net.Fd()))
+	}
+	message, err := c.message(p, cmd, tmp)
 	if err != nil {
 		return err
 	}
-	n, _, err := c.conn.WriteMsgUnix(message, unix.UnixRights(fds...), nil)
+	return c.sendParts(message, unix.UnixRights(fds...))
+}
+
+// sendParts sends a message that lies in parts, and descriptors with it.
+func (c *Child) sendParts(parts [][]byte, rights []byte) error {
+	raw, err := c.conn.SyscallConn()
 	if err != nil {
 		return err
 	}
-	_, err = c.conn.Write(message[n:])
-	return err
+	var n int
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		n, failed = uninterrupted(func() (int, error) {
+			return unix.SendmsgBuffers(int(fd), parts, rights, nil, unix.MSG_NOSIGNAL)
+		})
+		return failed != unix.EAGAIN //nolint:errorlint // a plain number of the kernel
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		sent := min(n, len(part))
+		n -= sent
+		if sent == len(part) {
+			continue
+		}
+		if _, err := c.conn.Write(part[sent:]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func closeAll(files []*os.File) {
@@ -197,7 +236,7 @@ func (c *Child) launchStage(sys *syscall.SysProcAttr, l *launcher) (err error) {
 		defer unix.Close(sys.CgroupFD) // only named a place
 	}
 	if l != nil {
-		c.forked, c.openFiles, c.compiler = true, l.openFiles, &l.compiler
+		c.forked, c.openFiles, c.programs = true, l.openFiles, &l.programs
 		c.proc, c.conn, err = l.fork(sys)
 		return err
 	}
@@ -329,6 +368,7 @@ func (c *Child) followStage() {
 	if !known {
 		c.finishExit(c.vanishedExit(state))
 	}
+	c.returnNet() // nothing that was in it is left
 	_ = c.conn.Close()
 	c.cleanUp()
 }
@@ -412,6 +452,7 @@ func (c *Child) reportedExit(payload []byte) Exit {
 	if err != nil {
 		return Exit{Failure: fmt.Errorf("sandbox: exit status: %w", err)}
 	}
+	c.noSockets = x.NoSockets == 1
 	e := statusExit(syscall.WaitStatus(x.WaitStatus))
 	e.CPU = time.Duration(x.CPUMicros) * time.Microsecond
 	e.MaxRSS = int64(x.MaxRSSKiB) << 10

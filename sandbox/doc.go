@@ -34,6 +34,9 @@
 // the loopback device, which the variables HTTP_PROXY and HTTPS_PROXY name, and
 // which lets through what the allowed hosts say. "allow" is the host's network.
 //
+// A namespace in which nothing made a socket is given to another command when all its
+// processes have ended: the filter has the stage told of each socket before it is made.
+//
 // Without namespaces Landlock limits files and seccomp forbids sockets; hidden
 // paths are left out of what Landlock allows, unless a write root contains them. What
 // that can't do is in [Plan.NotEnforced].

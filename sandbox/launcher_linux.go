@@ -26,8 +26,10 @@ type launcher struct {
 	conn *net.UnixConn
 	// openFiles are the soft and the hard limit that what we start gets.
 	openFiles [2]uint64
-	// compiler writes the programs of its stages.
-	compiler stage.Compiler
+	// programs are those of its stages.
+	programs programs
+	// nets are network namespaces for them.
+	nets namespaces
 
 	// patience bounds the wait for an answer.
 	patience time.Duration
@@ -174,6 +176,7 @@ func (l *launcher) close() {
 	l.lost = true
 	l.reapUntaken()
 	_ = l.conn.Close()
+	l.nets.close()
 }
 
 // reapUntaken ends and collects stages that the launcher reported after we stopped

@@ -178,8 +178,12 @@ func (p Profile) resolvePaths() (Profile, error) {
 			p.Kept = append(p.Kept, resolved)
 		}
 	}
+	reachable := slices.DeleteFunc(slices.Clone(p.Hidden), func(path string) bool {
+		_, known := p.Identities[path]
+		return !known && outOfReach(path)
+	})
 	fixOrAbsolute := func(path string) (string, error) { return p.fixed(path, resolvedOrAbsolute) }
-	if p.Hidden, err = mapPaths(p.Hidden, fixOrAbsolute); err != nil {
+	if p.Hidden, err = mapPaths(reachable, fixOrAbsolute); err != nil {
 		return p, fmt.Errorf("hidden %w", err)
 	}
 	p.Hidden = outermost(p.Hidden) // a cover over a folder covers what is in it

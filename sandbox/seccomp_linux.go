@@ -1,6 +1,10 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // Offsets in struct seccomp_data. Arguments are 64 bits; everything that is looked
 // at here fits into the lower half, and both architectures are little endian.
@@ -21,6 +25,8 @@ type filterWants struct {
 	attributes bool
 	// debug forbids to look into other processes.
 	debug bool
+	// watch tells a listener of sockets that may be made.
+	watch bool
 	// supervise asks a listener before a program starts; nothingElse forbids nothing.
 	supervise, nothingElse bool
 }
@@ -70,35 +76,44 @@ func seccompFilter(w filterWants) []byte {
 		f.emit(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, foreignBit)
 		f.ret(unix.SECCOMP_RET_KILL_PROCESS)
 	}
+	var c cases
 	if w.supervise {
-		f.when(unix.SYS_EXECVE, unix.SECCOMP_RET_USER_NOTIF)
-		f.when(unix.SYS_EXECVEAT, unix.SECCOMP_RET_USER_NOTIF)
+		c.answerCalls(unix.SECCOMP_RET_USER_NOTIF, unix.SYS_EXECVE, unix.SYS_EXECVEAT)
 	}
-	if w.nothingElse {
-		f.ret(unix.SECCOMP_RET_ALLOW)
-		return f.b
+	if !w.nothingElse {
+		w.forbid(&c)
 	}
-	f.deny(denied)
-	f.deny(deniedArch)
+	f.choose(c)
+	return f.b
+}
+
+// forbid adds the calls that a filter forbids, or looks at.
+func (w *filterWants) forbid(c *cases) {
+	c.answerCalls(errno(unix.EPERM), slices.Concat(denied, deniedArch)...)
 	if w.attributes {
-		f.deny(deniedAttributes)
-		f.deny(deniedAttributesArch)
+		c.answerCalls(errno(unix.EPERM), slices.Concat(deniedAttributes, deniedAttributesArch)...)
 	}
 	if w.debug {
-		f.deny(deniedDebug)
+		c.answerCalls(errno(unix.EPERM), deniedDebug...)
 	}
 	// The arguments of clone3 are in memory, out of a filter's sight: programs fall
 	// back to clone when it isn't there.
-	f.when(unix.SYS_CLONE3, errno(unix.ENOSYS))
-	f.flags(unix.SYS_CLONE, newNamespaces)
-	f.flags(unix.SYS_UNSHARE, newNamespaces|unix.CLONE_NEWTIME)
-	f.terminal()
-	f.sockets(w.families)
+	c.answerCalls(errno(unix.ENOSYS), unix.SYS_CLONE3)
+	c.inspectCall(unix.SYS_CLONE, flags(newNamespaces))
+	c.inspectCall(unix.SYS_UNSHARE, flags(newNamespaces|unix.CLONE_NEWTIME))
+	c.inspectCall(unix.SYS_IOCTL, terminal())
+	c.inspectCall(unix.SYS_SOCKET, sockets(w.families, w.made()))
 	if !w.anyPair {
-		f.pairs()
+		c.inspectCall(unix.SYS_SOCKETPAIR, pairs(w.made()))
 	}
-	f.ret(unix.SECCOMP_RET_ALLOW)
-	return f.b
+}
+
+// made is what becomes of a socket that may be made.
+func (w *filterWants) made() uint32 {
+	if w.watch {
+		return unix.SECCOMP_RET_USER_NOTIF
+	}
+	return unix.SECCOMP_RET_ALLOW
 }
 
 // errno is the action that fails a system call.
@@ -129,49 +144,47 @@ func (f *filter) unless(k, action uint32) {
 	f.ret(action)
 }
 
-func (f *filter) deny(calls []uint32) {
-	for _, nr := range calls {
-		f.when(nr, errno(unix.EPERM))
-	}
-}
-
 // flags forbids a call whose first argument has one of the bits.
-func (f *filter) flags(nr, bits uint32) {
-	f.jump(nr, 4)
+func flags(bits uint32) []byte {
+	var f filter
 	f.load(offsetArg0)
 	f.emit(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, 0, 1, bits)
 	f.ret(errno(unix.EPERM))
 	f.ret(unix.SECCOMP_RET_ALLOW)
+	return f.b
 }
 
 // terminal forbids to type into a terminal that others read from.
-func (f *filter) terminal() {
-	f.jump(unix.SYS_IOCTL, 6)
+func terminal() []byte {
+	var f filter
 	f.load(offsetArg1)
 	f.when(unix.TIOCSTI, errno(unix.EPERM))
 	f.when(tiocLinux, errno(unix.EPERM))
 	f.ret(unix.SECCOMP_RET_ALLOW)
+	return f.b
 }
 
 // tiocLinux is the console's own ioctl, which can paste too.
 const tiocLinux = 0x541c
 
-// sockets allows the families and no other.
-func (f *filter) sockets(families []uint32) {
-	f.jump(unix.SYS_SOCKET, 2+2*len(families))
+// sockets lets the families be made, and no other.
+func sockets(families []uint32, made uint32) []byte {
+	var f filter
 	f.load(offsetArg0)
 	for _, family := range families {
-		f.when(family, unix.SECCOMP_RET_ALLOW)
+		f.when(family, made)
 	}
 	f.ret(errno(unix.EPERM))
+	return f.b
 }
 
 // pairs forbids pairs of datagram sockets: such a socket can be connected again,
 // to a stranger's.
-func (f *filter) pairs() {
-	f.jump(unix.SYS_SOCKETPAIR, 5)
+func pairs(made uint32) []byte {
+	var f filter
 	f.load(offsetArg1)
 	f.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, 0xf)
 	f.when(unix.SOCK_DGRAM, errno(unix.EPERM))
-	f.ret(unix.SECCOMP_RET_ALLOW)
+	f.ret(made)
+	return f.b
 }

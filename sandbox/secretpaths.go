@@ -37,7 +37,7 @@ func SecretPaths() []string {
 	home, err := os.UserHomeDir()
 	var out []string
 	add := func(path string) {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrPermission) {
+		if !outOfReach(path) {
 			out = append(out, path)
 		}
 	}
@@ -67,4 +67,19 @@ func runtimeDirs() []string {
 		return []string{filepath.Clean(dir), usual}
 	}
 	return []string{usual}
+}
+
+// outOfReach reports whether a folder of another user keeps this process from a path: what it
+// starts has no more rights then. A folder of its own doesn't count, because a command could open
+// it again.
+func outOfReach(path string) bool {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrPermission) {
+		return false
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if !errors.Is(err, fs.ErrPermission) {
+			return err == nil && ofAnotherUser(info)
+		}
+	}
 }

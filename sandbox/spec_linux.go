@@ -38,11 +38,10 @@ var systemPaths = []string{
 // privatePaths get a file system of their own.
 var privatePaths = []string{"/tmp", "/var/tmp"}
 
-// spec says to the stage what the plan decided.
-func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
+// confinement says to the stage what the plan decided, but for the command.
+func (p *Plan) confinement(g group, tmp string, supervised, watched bool) *stage.Spec {
 	u := p.use
 	s := &stage.Spec{
-		Argv: cmd.Argv, Dir: firstNonEmpty(cmd.Dir, p.Profile.Cwd), TTY: cmd.TTY,
 		MountNS: u.mount, PidNS: u.pid, NetNS: u.net,
 		NoNewPrivs: u.noNewPrivs, DropCaps: u.dropCaps,
 		Tasks: uint64(len(g.tasks())), Limits: p.rlimits(),
@@ -71,20 +70,31 @@ func (p *Plan) spec(cmd Command, g group, tmp string) *stage.Spec {
 	if u.landlock {
 		p.landlock(s, tmp)
 	}
-	supervised := u.supervise && cmd.Supervise != nil
 	if u.seccomp || supervised {
-		s.Seccomp = seccompFilter(p.filterWants(supervised))
+		wants := p.filterWants(supervised)
+		wants.watch = watched
+		s.Seccomp = seccompFilter(wants)
 	}
 	if supervised {
 		s.Supervise = unix.SYS_SECCOMP
+	} else if watched {
+		s.Watch = unix.SYS_SECCOMP
 	}
-	env := commandEnv(p.Profile, os.LookupEnv, cmd.TTY, tmp, int(s.ProxyPort))
+	return s
+}
+
+// command adds to a specification what runs.
+func (p *Plan) command(s *stage.Spec, cmd Command, tmp string) {
+	port := 0
+	if p.use.proxy {
+		port = proxyPort
+	}
+	env := commandEnv(p.Profile, os.LookupEnv, cmd.TTY, tmp, port)
 	for _, entry := range cmd.Env {
 		env = setEnv(env, entry)
 	}
-	s.Env = env
+	s.Argv, s.Env, s.Dir, s.TTY = cmd.Argv, env, firstNonEmpty(cmd.Dir, p.Profile.Cwd), cmd.TTY
 	s.Path = lookPath(cmd.Argv[0], env, s.Dir)
-	return s
 }
 
 // isHiddenInside says that a path isn't there inside, because a private directory is in its
@@ -125,29 +135,49 @@ func (p *Plan) pinned() []string {
 	return slices.Compact(out)
 }
 
-// message says to the stage what to do, in its own language.
-func (c *Child) message(s *stage.Spec) ([]byte, error) {
+// message says to the stage what to do, in its own language and in parts.
+func (c *Child) message(p *Plan, cmd Command, tmp string) ([][]byte, error) {
+	supervised := p.use.supervise && cmd.Supervise != nil
 	if !c.forked {
+		s := p.confinement(c.group, tmp, supervised, false)
+		p.command(s, cmd, tmp)
 		return fitting(stage.MsgSpec, stage.EncodeSpec(s))
 	}
+	kind := programKind{p, c.group.unified != "", len(c.group.tasks()), supervised, c.net != nil && p.keepsNet(), c.entersNet}
+	confined := c.programs.confine(kind, p.use.mount, func() *stage.Spec { return c.confinement(&kind, tmp) })
+	var s stage.Spec
+	p.command(&s, cmd, tmp)
+	program, err := confined.Program(&s)
+	if err != nil {
+		return nil, err
+	}
+	return fitting(stage.MsgProgram, program...)
+}
+
+// confinement is what a forked stage is told of the plan.
+func (c *Child) confinement(kind *programKind, tmp string) *stage.Spec {
+	s := kind.plan.confinement(c.group, tmp, kind.supervised, kind.watched)
 	limited := slices.ContainsFunc(s.Limits, func(l stage.Limit) bool { return l.Resource == unix.RLIMIT_NOFILE })
 	if !limited {
 		s.OpenFiles = c.openFiles
 	}
-	program, err := c.compiler.Compile(s)
-	if err != nil {
-		return nil, err
+	if kind.entersNet {
+		s.EnterNet, s.Loopback = unix.SYS_SETNS, false // which is up there
 	}
-	return fitting(stage.MsgProgram, program)
+	return s
 }
 
 // fitting frames a message that the stage would take. The kernel takes less, and
 // gives the same reason.
-func fitting(kind byte, payload []byte) ([]byte, error) {
-	if len(payload) > stage.MaxMessage {
+func fitting(kind byte, parts ...[]byte) ([][]byte, error) {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	if size > stage.MaxMessage {
 		return nil, syscall.E2BIG
 	}
-	return stage.Message(kind, payload), nil
+	return slices.Concat([][]byte{stage.Header(kind, size)}, parts), nil
 }
 
 // proxyPort is where the proxy listens inside; the namespace is the command's own.
@@ -357,4 +387,10 @@ func lookPath(name string, env []string, dir string) string {
 		}
 	}
 	return name
+}
+
+// ofAnotherUser reports whether a file belongs to another user than this process runs as.
+func ofAnotherUser(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) != os.Geteuid()
 }

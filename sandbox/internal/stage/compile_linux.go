@@ -14,11 +14,11 @@ import (
 // nothing.
 type Compiler struct {
 	mu   sync.Mutex
-	kept []confined // the newest last
+	kept []Confined // the newest last
 }
 
-// confined is the part of a program before its command.
-type confined struct {
+// Confined is the part of a program before its command. It doesn't change.
+type Confined struct {
 	spec   string // which one it is, without the command
 	code   []byte // rendered
 	header header
@@ -29,9 +29,12 @@ type confined struct {
 // maxConfined is how many are kept: there is one for each workspace that is worked in.
 const maxConfined = 16
 
-// Compile returns the program of a spec.
-func (c *Compiler) Compile(s *Spec) ([]byte, error) {
-	before := c.confine(s)
+// Compile returns the program of a spec, in parts.
+func (c *Compiler) Compile(s *Spec) ([][]byte, error) { return c.Confine(s).Program(s) }
+
+// Program returns the whole program of a spec whose confinement this is, in parts. They
+// must not be changed.
+func (before Confined) Program(s *Spec) ([][]byte, error) {
 	if before.bad {
 		return nil, syscall.EINVAL
 	}
@@ -45,12 +48,12 @@ func (c *Compiler) Compile(s *Spec) ([]byte, error) {
 	}
 	at, h := codeAt+uint32(len(before.code)), before.header
 	h.start = span{at, at + uint32(len(b.ops))*opSize}
-	return joinProgram(h, before.code, b.render(at)), nil
+	return [][]byte{joinProgram(h), before.code, b.render(at)}, nil
 }
 
-// confine returns the part of a program before its command. It is written from a spec that
+// Confine returns the part of a program before its command. It is written from a spec that
 // has none, so that it can't depend on one.
-func (c *Compiler) confine(s *Spec) confined {
+func (c *Compiler) Confine(s *Spec) Confined {
 	without := *s
 	without.Path, without.Argv, without.Env, without.Dir, without.TTY = "", nil, nil, "", false
 	if c == nil {
@@ -59,7 +62,7 @@ func (c *Compiler) confine(s *Spec) confined {
 	spec := without.identify()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.kept, func(k confined) bool { return k.spec == spec })
+	i := slices.IndexFunc(c.kept, func(k Confined) bool { return k.spec == spec })
 	if i < 0 {
 		c.kept = append(c.kept[max(0, len(c.kept)+1-maxConfined):], confineStage(&without, spec))
 		i = len(c.kept) - 1
@@ -74,16 +77,18 @@ func (s *Spec) identify() string {
 	for _, limit := range s.OpenFiles {
 		w.num(&limit)
 	}
+	w.num(&s.Watch)
+	w.num(&s.EnterNet)
 	return string(w.b)
 }
 
-func confineStage(s *Spec, spec string) confined {
+func confineStage(s *Spec, spec string) Confined {
 	b := newBuilder()
 	h := b.stage(s)
 	for _, part := range []*span{&h.prepare, &h.restrict} {
 		part.from, part.to = codeAt+part.from*opSize, codeAt+part.to*opSize
 	}
-	return confined{spec: spec, code: b.render(codeAt), header: h, group: b.group, bad: b.bad}
+	return Confined{spec: spec, code: b.render(codeAt), header: h, group: b.group, bad: b.bad}
 }
 
 // noSuchOption is one that prctl calls invalid.
@@ -92,6 +97,9 @@ const noSuchOption = 1<<31 - 1
 // stage writes what happens before the command.
 func (b *builder) stage(s *Spec) (h header) {
 	h.files = 3 + uint32(s.Tasks)
+	if s.EnterNet != 0 {
+		h.files++
+	}
 	b.takeFiles(s)
 	b.prepare(s)
 	h.prepare.to = uint32(len(b.ops))
@@ -133,6 +141,12 @@ func (b *builder) prepare(s *Spec) {
 	}
 	if s.MountNS {
 		b.mounts(s)
+	}
+	if s.EnterNet != 0 {
+		b.step(StepEnterNet)
+		fd := atFiles + 4*(3+uint32(s.Tasks))
+		b.call(uintptr(s.EnterNet), load(fd), value(syscall.CLONE_NEWNET))
+		b.closeCell(fd)
 	}
 	if s.Loopback {
 		b.step(StepLoopback)

@@ -113,38 +113,38 @@ func (a *area) order() byte {
 	return a.head[0]
 }
 
-// launch forks the command. A pipe that closes by itself when the command is
-// executed tells whether it was.
+// launch starts the command. The pipes and the terminal are the command's then: their
+// other ends must see the end when it, and not when the stage, closes them.
 //
 //go:nosplit
 //go:norace
 func (a *area) launch(start span) {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&a.pipe)), syscall.O_CLOEXEC, 0, 0, 0, 0)
+	pid, errno := a.spawn(start)
 	if errno != 0 {
 		a.fail(stepStart, errno)
 		return
-	}
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	if errno != 0 {
-		a.fail(stepStart, errno)
-		return
-	}
-	if pid == 0 {
-		a.run(start, false)
-		raw(syscall.SYS_WRITE, uintptr(a.pipe[1]), uintptr(unsafe.Pointer(&a.failed[0].errno)), 4)
-		exit(exitFailed)
 	}
 	a.leaf = int32(pid)
-	shut(a.pipe[1])
-	// The pipes and the terminal are the command's now: their other ends must see
-	// the end when it, and not when the stage, closes them.
 	for fd := range int32(3) {
 		shut(fd)
 	}
-	if a.fill(a.pipe[0], unsafe.Offsetof(a.status), 4) {
-		a.fail(stepStart, syscall.Errno(a.status))
+}
+
+// spawn forks the command without a copy of the memory, and returns when it was executed
+// or has ended; why it wasn't executed is noted in the memory. See vfork for what this
+// function may do.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+func (a *area) spawn(start span) (uintptr, syscall.Errno) {
+	pid, errno := vfork()
+	if errno != 0 || pid != 0 {
+		return pid, syscall.Errno(errno)
 	}
-	shut(a.pipe[0])
+	a.run(start, false)
+	exit(exitFailed)
+	return 0, 0
 }
 
 // follow waits for the command and for orders, and ends when the command's whole
@@ -154,12 +154,13 @@ func (a *area) launch(start span) {
 //go:norace
 func (a *area) follow() {
 	child := uint64(1) << (uint(syscall.SIGCHLD) - 1)
-	watch, _, errno := syscall.RawSyscall6(syscall.SYS_SIGNALFD4, ^uintptr(0), uintptr(unsafe.Pointer(&child)), signalSetSize, syscall.O_CLOEXEC, 0, 0)
+	children, _, errno := syscall.RawSyscall6(syscall.SYS_SIGNALFD4, ^uintptr(0), uintptr(unsafe.Pointer(&child)), signalSetSize, syscall.O_CLOEXEC, 0, 0)
 	if errno != 0 {
 		a.killAll()
 		return
 	}
-	a.poll[0], a.poll[1] = pollFD{fd: a.conn, events: pollIn}, pollFD{fd: int32(watch), events: pollIn}
+	a.poll[0], a.poll[1] = pollFD{fd: a.conn, events: pollIn}, pollFD{fd: int32(children), events: pollIn}
+	a.poll[2] = pollFD{fd: a.watch, events: pollIn} // the kernel skips one below zero
 	for {
 		left := a.reap(syscall.WNOHANG)
 		if a.ended != 0 {
@@ -169,14 +170,17 @@ func (a *area) follow() {
 			a.report()
 			return
 		}
-		a.poll[0].revents, a.poll[1].revents = 0, 0
-		raw(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&a.poll)), 2, 0)
+		a.poll[0].revents, a.poll[1].revents, a.poll[2].revents = 0, 0, 0
+		raw(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&a.poll)), uintptr(len(a.poll)), 0)
 		if a.poll[0].revents != 0 && !a.obey() {
 			a.killAll()
 			return
 		}
 		if a.poll[1].revents != 0 {
-			raw(syscall.SYS_READ, watch, uintptr(unsafe.Pointer(&a.info)), unsafe.Sizeof(a.info))
+			raw(syscall.SYS_READ, children, uintptr(unsafe.Pointer(&a.info)), unsafe.Sizeof(a.info))
+		}
+		if a.poll[2].revents&pollIn != 0 {
+			a.noteSocket()
 		}
 	}
 }
@@ -235,9 +239,10 @@ func (a *area) report() {
 	who := syscall.RUSAGE_CHILDREN
 	raw(syscall.SYS_GETRUSAGE, uintptr(who), uintptr(unsafe.Pointer(&a.usage)), 0)
 	micros := (a.usage.Utime.Sec+a.usage.Stime.Sec)*1e6 + a.usage.Utime.Usec + a.usage.Stime.Usec
-	a.putHeader(MsgExited, 24)
+	a.putHeader(MsgExited, 32)
 	a.number(HeaderSize, uint64(a.status), 8)
 	a.number(HeaderSize+8, uint64(micros), 8)
 	a.number(HeaderSize+16, uint64(a.usage.Maxrss), 8)
-	a.sendText(a.conn, HeaderSize+24, -1)
+	a.number(HeaderSize+24, a.noSockets(), 8)
+	a.sendText(a.conn, HeaderSize+32, -1)
 }

@@ -31,7 +31,7 @@ func launcher(fd int) int {
 	a := (*area)(unsafe.Pointer(&memory[0]))
 	begin := uintptr(unsafe.Pointer(a))
 	a.planTrim(extent{begin, begin + size})
-	a.conn, a.listener, a.supervisor = int32(fd), -1, -1
+	a.conn, a.listener, a.supervisor, a.watch = int32(fd), -1, -1, -1
 	all := ^uint64(0)
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigBlock, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.mask)), signalSetSize, 0, 0)
 	if errno != 0 {

@@ -87,26 +87,31 @@ type area struct {
 	listener int32
 	// supervisor is asked before each start of a program.
 	supervisor int32
-	leaf       int32
-	ended      uint32
-	status     uint32
-	failures   uint32
-	pipe       [2]int32
-	fds        [maxRights]int32
-	mask       uint64 // signals that were blocked before
-	head       [HeaderSize + 3]byte
-	text       [64]byte
-	poll       [2]pollFD
-	failed     [maxFailures]failure
-	msg        msghdr
-	vec        [2]iovec
-	control    [128]byte
-	stat       [256]byte
-	info       [128]byte
-	usage      syscall.Rusage
-	clone      [11]uint64
-	extents    uint32
-	extent     [maxExtents]extent
+	// watch is asked before each socket is made, sockets says that one was.
+	watch    int32
+	sockets  uint32
+	notice   notice
+	verdict  verdict
+	leaf     int32
+	ended    uint32
+	status   uint32
+	failures uint32
+	pipe     [2]int32
+	fds      [maxRights]int32
+	mask     uint64 // signals that were blocked before
+	head     [HeaderSize + 3]byte
+	text     [64]byte
+	poll     [3]pollFD
+	failed   [maxFailures]failure
+	msg      msghdr
+	vec      [2]iovec
+	control  [128]byte
+	stat     [256]byte
+	info     [128]byte
+	usage    syscall.Rusage
+	clone    [11]uint64
+	extents  uint32
+	extent   [maxExtents]extent
 }
 
 // The area fits in front of the program.
@@ -135,6 +140,7 @@ const (
 	atFiles      = uint32(unsafe.Offsetof(area{}.fds))
 	atListener   = uint32(unsafe.Offsetof(area{}.listener))
 	atSupervisor = uint32(unsafe.Offsetof(area{}.supervisor))
+	atWatch      = uint32(unsafe.Offsetof(area{}.watch))
 	atStat       = uint32(unsafe.Offsetof(area{}.stat))
 	atMask       = uint32(unsafe.Offsetof(area{}.mask))
 )

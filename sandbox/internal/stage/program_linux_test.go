@@ -141,7 +141,7 @@ func TestCompileRefusesZeros(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start := (*header)(unsafe.Pointer(&p[0])).start
+		start := (*header)(unsafe.Pointer(&p[0][0])).start
 		return (start.to - start.from) / opSize
 	}
 	if n := length(Spec{Path: "/bin/true"}); n < 5 {

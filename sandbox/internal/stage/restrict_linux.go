@@ -113,5 +113,9 @@ func (b *builder) seccomp(s *Spec) {
 		b.call(uintptr(s.Supervise), value(seccompSetFilter), value(seccompListener), address(prog)).into(atSupervisor)
 		return
 	}
+	if s.Watch != 0 {
+		b.watchSockets(s, prog)
+		return
+	}
 	b.call(syscall.SYS_PRCTL, value(prSetSeccomp), value(seccompFilterMode), address(prog))
 }

@@ -87,6 +87,14 @@ type Spec struct {
 	// if Limits doesn't say it. A stage that was executed needs no word about it: Go
 	// gives a new process the limits from before it raised its own.
 	OpenFiles [2]uint64
+	// EnterNet says that the descriptor after those of Tasks is a network namespace to
+	// enter. It is the number of the system call setns; zero is none. Only a stage that
+	// was forked is told so.
+	EnterNet uint64
+	// Watch says that the filter hands the making of sockets to a listener, at which
+	// the stage itself notes that it was done; see [Exited]. It is the number of the
+	// system call seccomp. Only a stage that was forked is told so.
+	Watch uint64
 	// NoNewPrivs, DropCaps, Landlock and Seccomp restrict the command.
 	NoNewPrivs, DropCaps bool
 	// KeepCover drops only the capabilities by which root could look below what
@@ -136,6 +144,9 @@ type Exited struct {
 	// waited for.
 	CPUMicros uint64
 	MaxRSSKiB uint64
+	// NoSockets is 1 if the making of sockets was watched, and nothing that the
+	// command started ever made one.
+	NoSockets uint64
 }
 
 // Failed is a step that could not be done.
@@ -247,6 +258,7 @@ func (e *Exited) visit(c codec) {
 	c.num(&e.WaitStatus)
 	c.num(&e.CPUMicros)
 	c.num(&e.MaxRSSKiB)
+	c.num(&e.NoSockets)
 }
 
 func visitFailed(c codec, f *[]Failed) {

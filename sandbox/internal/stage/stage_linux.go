@@ -89,7 +89,7 @@ func (s *stage) compile(fds []int) {
 	s.area = (*area)(unsafe.Pointer(&memory[0]))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&memory[0])), len(memory)*8)[payloadAt:], program)
 	s.prog = *(*header)(unsafe.Add(unsafe.Pointer(s.area), payloadAt))
-	s.area.listener, s.area.supervisor = -1, -1
+	s.area.listener, s.area.supervisor, s.area.watch = -1, -1, -1
 	switch {
 	case b.bad:
 		s.area.fail(0, syscall.EINVAL)

@@ -18,6 +18,7 @@ const (
 	StepPin        = "pin a directory"
 	StepProtect    = "protect a file"
 	StepHide       = "hide a path"
+	StepEnterNet   = "enter the network namespace"
 	StepLoopback   = "bring up the loopback device"
 	StepListen     = "listen for the proxy"
 	StepLimits     = "set resource limits"
@@ -33,7 +34,7 @@ const (
 // room for names.
 var stepNames = [...]string{
 	StepFiles, StepDumpable, StepSubreaper, StepTasks, StepPrivate, StepClone, StepReadOnly, StepTmpfs, StepDev, StepProc,
-	StepPidMax, StepAttach, StepSame, StepPin, StepProtect, StepHide, StepLoopback, StepListen, StepLimits, StepNoNewPrivs,
+	StepPidMax, StepAttach, StepSame, StepPin, StepProtect, StepHide, StepEnterNet, StepLoopback, StepListen, StepLimits, StepNoNewPrivs,
 	StepCaps, StepLandlock, StepSeccomp, StepSupervise, StepStart,
 }
 

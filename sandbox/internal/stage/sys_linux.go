@@ -52,6 +52,12 @@ const (
 	resolveNoSymlinks = 0x4
 	seccompSetFilter  = 1
 	seccompListener   = 0x8
+	seccompKillable   = 0x20
+	notifReceive      = 0xc0502100
+	notifSend         = 0xc0182101
+	notifSetFlags     = 0x40082104
+	notifSyncWakeUp   = 1
+	notifContinue     = 1
 	closeRangeCloexec = 4
 	cloneIntoCgroup   = 0x200000000
 	sigBlock          = 0
