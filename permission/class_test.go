@@ -57,6 +57,18 @@ var evasions = map[string][]string{
 		`git -c core.pager=forbid-me log`, `git filter-branch --tree-filter forbid-me`, `git difftool --extcmd=forbid-me`, `git clone -c core.sshCommand=forbid-me x`, `git clone --config=core.x=y x`, `git archive --remote=ext::x HEAD`, `git interpret-trailers x`, `deno eval x`, `bun -e x`, `expect -c x`, `osascript -e x`, `cc -fplugin=x y.c`, `cc @x y.c`, `split --filter=forbid-me a`, `install -s --strip-program=forbid-me a b`,
 		`some-runner /bin/forbid-me x`, `/opt/bin/vim -c x`, `/opt/bin/tar -cIf x y`,
 	},
+	"text that shells end elsewhere": {
+		"cat <<\"E\\\"F\"\nx\nE\"F\nforbid-me\nE\\\"F", "cat <<EF\nE\\\nF\nforbid-me\nEF", "cat <<EF\nEF\\\n\nforbid-me\nEF\n", "cat <<$'E'\nx\nE\nforbid-me\n$E", "cat <<E\"\"F\nx\nEF\nforbid-me\nE\"\"F",
+		"echo $(cat <<E)\nforbid-me\nE", "echo \"$(cat <<E)\"\nforbid-me\nE", "cat <(cat <<E)\nforbid-me\nE", "echo `<<E # `\nforbid-me\nE", "cat <<E\n${a}E\necho '$(forbid-me)'\nE", "cat <<E\n`\necho`E\necho '`forbid-me`'\n",
+		"cat <<-E\n\t$((1))E\necho '$(forbid-me)'\n\tE", "cat <<E \"x\ny\"\nforbid-me\nE", "cat <<-\rE\n\tx\n\tE\nforbid-me\n", "echo a\r#;forbid-me", "echo a \\\r\nforbid-me", "x=1\r#\rforbid-me",
+		`<&-forbid-me`, `>&-forbid-me x`, "x=<&-$(echo forbid-me)",
+	},
+	"text that bash evaluates by itself": {
+		`RANDOM='a[$(forbid-me)]'`, `HISTCMD='a[$(forbid-me)]' ls`, `OPTIND='a[$(forbid-me)]'; ls`, `export SRANDOM='a[$(forbid-me)]'`, `for RANDOM in 'a[$(forbid-me)]'; do ls; done`, `read RANDOM <<< 'a[$(forbid-me)]'`, `printf -v RANDOM %s 'a[$(forbid-me)]'`,
+		`: ${RANDOM:='a[$(forbid-me)]'}`, `RANDOM=('a[$(forbid-me)]')`, `x='a[$(forbid-me)]'; RANDOM=x`, `x='a[$(forbid-me)]'; RANDOM='1 x'`, `RANDOM=$x`, `env RANDOM='a[$(forbid-me)]' bash -c ls`, `mapfile RANDOM < l`, `command export RANDOM='a[$(forbid-me)]'`,
+		`x=(); declare x='($(forbid-me))'`, `x=(); declare "x=($(echo '$(forbid-me)'))"`, `x[0]=1; y='($(forbid-me))'; declare x="$y"`, `y='($(forbid-me))'; declare PIPESTATUS="$y"`, `mapfile x < l; y='($(forbid-me))'; typeset x="$y"`, `x=(); command declare x='($(forbid-me))'`,
+		`x='a[$(forbid-me)]'; y=([x]=1)`, `x='a[$(forbid-me)]'; [[ 1 -eq 1+x ]]`, `x='a[$(forbid-me)]'; [[ 1 -eq '1 x' ]]`, `x='a[$(forbid-me)]'; y='x+1'; echo $((y))`,
+	},
 	"files that the same line writes": {
 		`printf 'a:\n\tforbid-me' > Makefile; make`, `cp x Makefile && make`, `echo x > .git/config; git status`, `echo x >> .git/hooks/pre-commit; git commit -m x`, `tee .git/config < x; git log`, `echo x > run.sh; sh run.sh`, `cp x run.sh; ./run.sh`, `echo x > package.json; npm test`,
 		`echo x > .gitattributes; git diff`, `ln -s x Makefile; make`, `mv x Makefile; make all`, `curl -o Makefile http://127.0.0.1/x; make`, `echo x > x.go; go run x.go`, `cd .git; echo x > config; git status`, `echo x > "$f"; make`, `sed -i s/a/b/ Makefile; make`, `echo x > .npmrc; npm ci`, `install x Makefile; make`, `dd if=x of=Makefile; make`,

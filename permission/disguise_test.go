@@ -185,6 +185,12 @@ func (s *stage) runs(t *testing.T, line string) (shell string) {
 // compare runs lines for real: what runs forbid-me must not have been allowed.
 func compare(t *testing.T, n int, seed uint64, build func(source) string) {
 	t.Helper()
+	compareAsked(t, n, seed, build, bold)
+}
+
+// compareAsked is compare under another policy.
+func compareAsked(t *testing.T, n int, seed uint64, build func(source) string, ask func(line string) Question) {
+	t.Helper()
 	s := newStage(t)
 	r := rand.New(rand.NewPCG(seed, 7))
 	ran, caught := 0, map[string]int{}
@@ -193,7 +199,7 @@ func compare(t *testing.T, n int, seed uint64, build func(source) string) {
 		if strings.ContainsRune(line, 0) {
 			continue
 		}
-		d := Decide(bold(line))
+		d := Decide(ask(line))
 		if d.Decision != Allow && r.IntN(8) != 0 {
 			continue // it can't be wrong; a few run nevertheless, to see that the lines do what they say
 		}
@@ -231,4 +237,5 @@ func TestLongRealShells(t *testing.T) {
 	}
 	compare(t, 10000, 100, disguise)
 	compare(t, 25000, 200, safeSoup)
+	compareAsked(t, 50000, 300, brokenText, careful)
 }

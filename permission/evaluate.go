@@ -25,6 +25,7 @@ func (a *analyser) taint(n syntax.Node) {
 	}
 	switch n := n.(type) {
 	case *syntax.Assign:
+		a.arrays = a.arrays || n.Array != nil || n.Index != nil
 		if n.Array != nil || !isNumeric(n.Value) {
 			mark(n.Name)
 		}
@@ -36,14 +37,15 @@ func (a *analyser) taint(n syntax.Node) {
 		if len(n.Args) == 0 {
 			return
 		}
-		switch wordOf(n.Args[0]).text {
+		switch name := wordOf(n.Args[0]).text; name {
 		case "read", "mapfile", "readarray", "getopts", "printf":
+			a.arrays = a.arrays || name == "mapfile" || name == "readarray" || name == "read" && hasOption(a.words(n.Args[1:]), "a", nil)
 			a.taintAll = a.taintAll || wordOf(n.Args[0]).text != "printf" || len(n.Args) > 1 && strings.HasPrefix(wordOf(n.Args[1]).text, "-v")
 		}
 	}
 }
 
-// isNumeric says that a word's text can't be code: a literal without brackets, a
+// isNumeric says that a word's text can't be code: a literal that names no variable, a
 // count, or the result of arithmetic.
 func isNumeric(w *syntax.Word) bool {
 	if w == nil {
@@ -58,8 +60,11 @@ func isNumeric(w *syntax.Word) bool {
 		}
 	}
 	t := wordOf(w)
-	return t.known() && !strings.ContainsAny(t.text, "[$`")
+	return t.known() && !strings.ContainsFunc(t.text, inName) && !strings.ContainsAny(t.text, "[$`")
 }
+
+// inName says that a character can begin the name of a variable.
+func inName(c rune) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // evaluated looks at what is evaluated rather than run.
 func (a *analyser) evaluated(n syntax.Node) {
@@ -68,6 +73,8 @@ func (a *analyser) evaluated(n syntax.Node) {
 		a.parameter(n)
 	case *syntax.WordIter:
 		a.assigned(n.Name.Value)
+	case *syntax.ArrayElem:
+		a.arithmetic(n.Index)
 	case *syntax.ArithmExp:
 		a.arithmetic(n.X)
 	case *syntax.ArithmCmd:
@@ -172,9 +179,13 @@ func (a *analyser) arithmeticWord(w *syntax.Word) {
 
 // evaluatedName takes a name or a text that arithmetic evaluates.
 func (a *analyser) evaluatedName(s string) {
-	name := strings.TrimFunc(s, func(r rune) bool { return r == ' ' })
-	if strings.ContainsAny(name, "[$`") || a.tainted[name] || (a.taintAll && syntax.ValidName(name)) {
-		a.doubtf("its arithmetic evaluates the text of %s", name)
+	if strings.ContainsAny(s, "[$`") {
+		a.doubtf("its arithmetic evaluates the text %s", s)
+	}
+	for name := range strings.FieldsFuncSeq(s, func(c rune) bool { return !inName(c) && (c < '0' || c > '9') }) {
+		if a.tainted[name] || a.taintAll && syntax.ValidName(name) {
+			a.doubtf("its arithmetic evaluates the text of %s", name)
+		}
 	}
 }
 
@@ -193,12 +204,26 @@ func (a *analyser) declare(n *syntax.DeclClause) {
 			case strings.Contains(w.text, "["):
 				a.doubtf("%s evaluates an index", n.Variant.Value)
 			default:
-				name, _, _ := strings.Cut(w.text, "=")
+				name, value, _ := strings.Cut(w.text, "=")
 				a.assigned(name)
+				a.declared(n.Variant.Value, name, value)
 			}
+		} else if arg.Name != nil && arg.Value != nil {
+			a.declared(n.Variant.Value, arg.Name.Value, wordOf(arg.Value).text)
 		}
 	}
 	a.line.Commands = append(a.line.Commands, Command{Words: wordTexts(words), ReadOnly: true, plain: true, selfContained: true})
+}
+
+// declared looks at a value that declare and its like are given: what stands in
+// parentheses they read again as a list, with the substitutions in it, if the variable is
+// an array.
+func (a *analyser) declared(variant, name, value string) {
+	switch {
+	case strings.HasPrefix(value, "("),
+		strings.HasPrefix(value, string(hole)) && (a.arrays || slices.Contains(arrayVariables, name)):
+		a.doubtf("%s evaluates the value of %s", variant, name)
+	}
 }
 
 // assign looks at an assignment, before a command or by itself.
@@ -206,17 +231,31 @@ func (a *analyser) assign(n *syntax.Assign) {
 	if n.Index != nil {
 		a.arithmetic(n.Index)
 	}
-	if n.Name != nil && !n.Naked {
+	if n.Name == nil || n.Naked {
+		return
+	}
+	if commandeers(n.Name.Value) || n.Array != nil || !isNumeric(n.Value) {
 		a.assigned(n.Name.Value)
 	}
 }
 
-// assigned hides the line if the variable changes which programs run.
+// assigned hides the line if the variable changes which programs run, or if bash evaluates
+// what it gets.
 func (a *analyser) assigned(name string) {
 	if commandeers(name) {
 		a.hiddenf("setting %s changes what commands run", name)
 	}
+	if slices.Contains(integerVariables, name) {
+		a.doubtf("what %s is set to is evaluated", name)
+	}
 }
+
+// Variables that bash itself has made integers, so that what they get is arithmetic, and
+// arrays.
+var (
+	integerVariables = strings.Fields("BASHPID EUID HISTCMD OPTIND PPID RANDOM SECONDS SRANDOM UID")
+	arrayVariables   = strings.Fields("COMP_WORDS COMPREPLY COPROC DIRSTACK FUNCNAME GROUPS MAPFILE PIPESTATUS")
+)
 
 // commandeers says that a variable decides which program runs, or is itself run.
 func commandeers(name string) bool {

@@ -53,6 +53,17 @@ func (q *Question) byMode(f *facts) outcome {
 	return outcome{decision: Ask, source: sourceDefault, reason: fmt.Sprintf("the mode %q is not known", q.Mode)}
 }
 
+// onlyReads says that a command is allowed for no other reason than that it only reads:
+// the mode wouldn't let it write.
+func (q *Question) onlyReads(f *facts, o outcome) bool {
+	if f.kind != kindShell || !f.reads || o.decision != Allow || o.source != sourceMode || q.Sandbox.lifted() {
+		return false
+	}
+	write := *f
+	write.reads, write.inside = false, false
+	return q.byMode(&write).decision != Allow
+}
+
 // handOver is the mode's voice about a plan that is handed over. Approving it ends
 // the mode plan, so nothing but an answer to the very question allows it.
 func (q *Question) handOver(say func(string, string, ...any) outcome) outcome {

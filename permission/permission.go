@@ -167,6 +167,9 @@ type Decision struct {
 	SessionScope bool
 	// Reviewable says that a reviewer may answer in the place of the person.
 	Reviewable bool
+	// ReadOnly says that the mode lets the command run because it only reads, which is
+	// what its words say and no proof: it has to run where it can do no more.
+	ReadOnly bool
 }
 
 // Decide answers a question. What each mode lets run:
@@ -197,7 +200,7 @@ func Decide(q Question) (d Decision) {
 	f := gatherFacts(&q)
 	r := matchRules(&q, f)
 	o := q.settle(f, r)
-	d = Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce}
+	d = Decision{Key: f.key, NeedsOutside: q.Outside || f.leaves, SessionScope: !f.onlyOnce, ReadOnly: q.onlyReads(f, o)}
 	if o.decision == Ask {
 		if f.leaves && !q.Outside {
 			o.reason += "; what it writes to is outside of the sandbox, so an approval is one to run outside"

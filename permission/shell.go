@@ -126,7 +126,9 @@ type analyser struct {
 	// tainted are variables whose text may be code once arithmetic reads them.
 	tainted  map[string]bool
 	taintAll bool
-	vars     *variables
+	// arrays says that the line makes arrays.
+	arrays bool
+	vars   *variables
 	// guess counts how often what is read is the argument of a program that may or
 	// may not run it.
 	guess int
@@ -183,6 +185,9 @@ func (a *analyser) script(text string, deep int) {
 	case strings.ContainsRune(text, hole):
 		a.hiddenf("the line has a part that is known only when it runs")
 		return
+	case strings.ContainsRune(text, '\r'):
+		// The parser takes it for a blank, and a shell for a letter.
+		a.hiddenf("the line has a carriage return")
 	}
 	if why := nestsTooMuch(text); why != "" {
 		a.hiddenf("%s", why)
@@ -192,6 +197,7 @@ func (a *analyser) script(text string, deep int) {
 	if err != nil {
 		a.hiddenf("the line can't be parsed: %v", err)
 	} else {
+		a.agreed(bash, text)
 		a.walkFile(bash, deep)
 	}
 	if a.certain && err == nil {
@@ -200,6 +206,7 @@ func (a *analyser) script(text string, deep int) {
 	posix, perr := parseShell(text, syntax.LangPOSIX)
 	switch {
 	case perr == nil:
+		a.agreed(posix, text)
 		a.walkFile(posix, deep)
 	case err != nil:
 		a.line.broken = true
@@ -307,11 +314,7 @@ func (a *analyser) addSimpleCommand(n *syntax.CallExpr, deep int) {
 	if len(n.Args) == 0 {
 		return
 	}
-	words := make([]word, len(n.Args))
-	for i, w := range n.Args {
-		words[i] = a.wordOf(w)
-	}
-	a.addCommand(words, deep)
+	a.addCommand(a.words(n.Args), deep)
 }
 
 // background reads "ls &>f rm" as a shell does that doesn't know "&>": it puts ls

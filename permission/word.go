@@ -45,6 +45,14 @@ func wordTexts(words []word) []string {
 	return out
 }
 
+func (a *analyser) words(in []*syntax.Word) []word {
+	out := make([]word, len(in))
+	for i, w := range in {
+		out[i] = a.wordOf(w)
+	}
+	return out
+}
+
 func wordsText(words []word) string { return visibleText(strings.Join(wordTexts(words), " ")) }
 
 // wordOf undoes quoting and escapes; what is expanded becomes a hole.

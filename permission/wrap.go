@@ -29,6 +29,10 @@ type wrapper struct {
 	vars bool
 	// own says that it is more than a wrapper: it needs a permission of its own.
 	own bool
+	// plain are the options with which it is no more than a wrapper, letters and long
+	// names, where it isn't its own; a long name may have "=" and a value behind it.
+	plain     string
+	plainLong string
 	// bare says that without a command it only tells something.
 	bare bool
 	// shell says that without a command it starts a shell.
@@ -37,17 +41,17 @@ type wrapper struct {
 
 // wrappers run the command in their arguments as it stands there.
 var wrappers = map[string]wrapper{
-	"env":        {short: "uCS", long: []string{"unset", "chdir", "split-string", "argv0"}, vars: true, bare: true},
+	"env":        {plain: "iu0Cv", plainLong: "ignore-environment unset null chdir debug help version", short: "uCS", long: []string{"unset", "chdir", "split-string", "argv0"}, vars: true, bare: true},
 	"nohup":      {},
-	"nice":       {short: "n", long: []string{"adjustment"}, bare: true},
+	"nice":       {plain: "n0123456789", plainLong: "adjustment", short: "n", long: []string{"adjustment"}, bare: true},
 	"ionice":     {short: "cnpPu", long: []string{"class", "classdata", "pid", "pgid", "uid"}, own: true},
-	"timeout":    {short: "ks", long: []string{"kill-after", "signal"}, skip: 1},
-	"time":       {short: "fo", long: []string{"format", "output"}, bare: true},
-	"stdbuf":     {short: "ioe", long: []string{"input", "output", "error"}},
-	"setsid":     {},
-	"command":    {},
+	"timeout":    {plain: "ksvpf", plainLong: "kill-after signal verbose preserve-status foreground", short: "ks", long: []string{"kill-after", "signal"}, skip: 1},
+	"time":       {plain: "pvqf", plainLong: "portability verbose quiet format", short: "fo", long: []string{"format", "output"}, bare: true},
+	"stdbuf":     {plain: "ioe", plainLong: "input output error", short: "ioe", long: []string{"input", "output", "error"}},
+	"setsid":     {plain: "cfw", plainLong: "ctty fork wait"},
+	"command":    {plain: "pvV"},
 	"builtin":    {},
-	"exec":       {short: "a", bare: true},
+	"exec":       {plain: "acl", short: "a", bare: true},
 	"sudo":       {short: "ugUhpCDRrtT", long: []string{"user", "group", "other-user", "host", "prompt", "close-from", "chdir", "chroot", "role", "type", "command-timeout", "preserve-env"}, vars: true, own: true, shell: true},
 	"doas":       {short: "uC", own: true, shell: true},
 	"chroot":     {long: []string{"groups", "userspec"}, skip: 1, own: true, shell: true},
@@ -62,7 +66,7 @@ var wrappers = map[string]wrapper{
 	"prlimit":    {short: "p", own: true},
 	"fakeroot":   {short: "lsibu", own: true, shell: true},
 	"faketime":   {short: "fp", skip: 1, own: true},
-	"unbuffer":   {},
+	"unbuffer":   {plain: "p"},
 	"setarch":    {skip: 1, own: true, shell: true},
 	"linux32":    {own: true, shell: true},
 	"linux64":    {own: true, shell: true},
@@ -151,19 +155,60 @@ func (a *analyser) prefix(name string, w wrapper, words []word, deep int) wrappe
 		i++
 	}
 	if name == "flock" && i < len(words) && (words[i].text == "-c" || words[i].text == "--command") {
-		return a.joinedCommand(words[i+1:], name, deep)
+		a.joinedCommand(words[i+1:], name, deep)
+		return wrapped{followed: true}
 	}
+	out := w.around(words[:min(i, len(words))])
 	switch {
 	case lookup:
-		return wrapped{followed: true}
+		out.wrapper = false
 	case i < len(words):
 		a.addCommand(words[i:], deep+1)
 	case w.shell:
 		a.hiddenf("%q starts a shell", wordsText(words))
 	case w.bare:
-		return wrapped{followed: true}
+		out.wrapper = false
 	}
-	return wrapped{wrapper: !w.own && ownFolder(words[0].text), followed: true}
+	return out
+}
+
+// around says what a wrapper is by its own words: one with an option that isn't known may
+// do more than run what follows.
+func (w *wrapper) around(words []word) wrapped {
+	out := wrapped{wrapper: !w.own && ownFolder(words[0].text), followed: true}
+	if !w.own && !w.only(words) {
+		out.wrapper, out.unknown = false, "an option of it isn't known to do nothing else"
+	}
+	return out
+}
+
+// only says that all options are known to change nothing but how the command is run.
+func (w *wrapper) only(options []word) bool {
+	for i := 1; i < len(options); i++ {
+		t := options[i].text
+		if !strings.HasPrefix(t, "-") || t == "-" || t == "--" {
+			continue // an operand, an assignment, or an end of options
+		}
+		if long, ok := strings.CutPrefix(t, "--"); ok {
+			name, _, _ := strings.Cut(long, "=")
+			if !slices.Contains(strings.Fields(w.plainLong), name) {
+				return false
+			}
+		} else {
+			for _, c := range t[1:] {
+				if !strings.ContainsRune(w.plain, c) {
+					return false
+				}
+				if strings.ContainsRune(w.short, c) {
+					break // the rest is its value
+				}
+			}
+		}
+		if takesValue(t, *w) {
+			i++
+		}
+	}
+	return true
 }
 
 // ownFolder says that a wrapper is the system's, not a file of that name.
@@ -228,13 +273,13 @@ func takesValue(option string, w wrapper) bool {
 
 // xargs appends what it reads to its command.
 func (a *analyser) xargs(words []word, deep int) wrapped {
-	w := wrapper{short: "InLPsdEa", long: []string{"max-args", "max-lines", "max-procs", "max-chars", "delimiter", "arg-file", "process-slot-var"}}
+	w := wrapper{plain: "0rtxnLPsdEeIiap", plainLong: "null no-run-if-empty verbose exit max-args max-lines max-procs max-chars delimiter eof arg-file replace show-limits", short: "InLPsdEa", long: []string{"max-args", "max-lines", "max-procs", "max-chars", "delimiter", "arg-file", "process-slot-var"}}
 	i, _, ok := a.options("xargs", w, words)
 	if !ok {
 		return wrapped{followed: true}
 	}
 	if i >= len(words) {
-		return wrapped{wrapper: true, followed: true} // it echoes
+		return w.around(words) // it echoes
 	}
 	inner := slices.Clone(words[i:])
 	if mark := replaced(words[1:i]); mark != "" {
@@ -246,7 +291,7 @@ func (a *analyser) xargs(words []word, deep int) wrapped {
 	}
 	inner = append(inner, unknownWords())
 	a.addCommand(inner, deep+1)
-	return wrapped{wrapper: ownFolder(words[0].text), followed: true}
+	return w.around(words[:i])
 }
 
 // replaced returns the mark that xargs replaces, or nothing.
@@ -317,12 +362,13 @@ func (a *analyser) joinedCommand(words []word, name string, deep int) wrapped {
 
 // watch gives its words to a shell.
 func (a *analyser) watch(words []word, deep int) wrapped {
-	i, _, ok := a.options("watch", wrapper{short: "nqs", long: []string{"interval", "equexit", "shotsdir"}}, words)
+	w := wrapper{plain: "bcCdegnpqtrwx", plainLong: "beep color no-color differences errexit chgexit interval precise equexit no-title no-rerun no-wrap exec", short: "nqs", long: []string{"interval", "equexit", "shotsdir"}}
+	i, _, ok := a.options("watch", w, words)
 	if !ok {
 		return wrapped{followed: true}
 	}
 	a.joinedCommand(words[i:], "watch", deep)
-	return wrapped{wrapper: true, followed: true}
+	return w.around(words[:i])
 }
 
 // trap runs its first word later.

@@ -104,7 +104,7 @@ func (a *analyser) alias(words []word) wrapped {
 // exports is export and its like where they are commands like others.
 func (a *analyser) exports(name string, words []word) wrapped {
 	for _, w := range words[1:] {
-		key, _, isSet := strings.Cut(w.text, "=")
+		key, value, isSet := strings.Cut(w.text, "=")
 		switch {
 		case strings.ContainsRune(key, hole) || strings.Contains(key, "["):
 			a.doubtf("%s gets a name that is known only when it runs", name)
@@ -114,6 +114,7 @@ func (a *analyser) exports(name string, words []word) wrapped {
 			}
 		case isSet:
 			a.assigned(key)
+			a.declared(name, key, value)
 		}
 	}
 	return wrapped{followed: true}

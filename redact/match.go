@@ -72,12 +72,38 @@ type shape struct {
 	// The part after the prefix has min to max characters, and none of the class
 	// follows. A max of 0 is the bound of all tokens.
 	min, max int
-	// random also asks for digits and letters that look drawn, because the prefix
-	// alone says too little.
-	random bool
+	// proof is what else the part has to show, because the prefix alone says too little.
+	proof proof
 	// inWord finds the prefix also behind a letter.
 	inWord bool
 }
+
+// proof is what tells a secret from a word that begins like one.
+type proof int
+
+const (
+	// anyChars is enough behind a prefix that nothing else has.
+	anyChars proof = iota
+	// mixedChars asks for letters and digits: words that are no secrets have hyphens
+	// between the two, and the class of the shape has none.
+	mixedChars
+	// drawnChars asks for letters and digits that look drawn at random.
+	drawnChars
+)
+
+func (p proof) holds(v string) bool {
+	switch p {
+	case anyChars:
+	case mixedChars:
+		return strings.ContainsFunc(v, isDigit) && strings.ContainsFunc(v, isLetter)
+	case drawnChars:
+		return drawn(v)
+	}
+	return true
+}
+
+func isDigit(r rune) bool  { return '0' <= r && r <= '9' }
+func isLetter(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' }
 
 func (h shape) matcher() matcher {
 	most := max(h.max, maxToken)
@@ -91,7 +117,7 @@ func (h shape) matcher() matcher {
 			return at, at, no
 		}
 		return judgeRun(s, at, begin, end, final, h.chars, func(v string) bool {
-			return len(v) >= h.min && (!h.random || drawn(v))
+			return len(v) >= h.min && h.proof.holds(v)
 		})
 	}
 }
