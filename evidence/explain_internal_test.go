@@ -15,3 +15,12 @@ func TestAnswersSayWhatTheyLeaveOut(t *testing.T) {
 		}
 	}
 }
+
+// TestReasonsAreClauses: a reason that was written for a list reads as a clause in a sentence.
+func TestReasonsAreClauses(t *testing.T) {
+	for reason, want := range map[string]string{"": "", "waits for a permission": ", because it waits for a permission", "it is a draft": ", because it is a draft"} {
+		if got := becauseClause(reason); got != want {
+			t.Errorf("%q: %q", reason, got)
+		}
+	}
+}

@@ -394,6 +394,9 @@ func becauseClause(reason string) string {
 	if reason == "" {
 		return ""
 	}
+	if strings.HasPrefix(reason, "waits ") { // of a task, which is the subject
+		reason = "it " + reason
+	}
 	return ", because " + clipText(reason)
 }
 

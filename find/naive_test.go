@@ -145,7 +145,7 @@ func (h *history) livingSession() string {
 		id := fmt.Sprintf("sess_%d", len(h.sessions))
 		h.sessions = append(h.sessions, id)
 		h.accounts.Store(id, accountOf(len(h.sessions)-1))
-		h.append(id, false, &event.Event{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{Account: h.account(id)}})
+		h.append(id, false, &event.Event{Type: event.TypeSessionCreated, Payload: &event.SessionCreated{Account: h.account(id), Workspace: &event.Workspace{Root: "/" + h.account(id)}}})
 		return id
 	}
 	return living[h.rng.IntN(len(living))]

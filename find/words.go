@@ -3,12 +3,14 @@ package find
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"agentd/event"
 	"agentd/index"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // WordsName is the name of the projection that search reads.
@@ -34,13 +36,19 @@ func (p *words) Fold(ctx context.Context, b *index.Batch, read index.Reader) ([]
 	m := p.manifest.clone()
 	changed := m.noteRemoved(b.Facts)
 	batch := wordBatch{writer: newWordWriter(), lists: map[string]*postingList{}}
+	contents := storefault.Watch(read)
 	for i := range b.Facts {
 		f := &b.Facts[i]
 		kind := slices.Index(searchedTypes, f.Event.Type)
 		if kind < 0 || f.Event.Sequence <= m.gone[f.SessionID] {
 			continue
 		}
-		batch.addFact(f, uint8(kind), textOf(ctx, read, f.Event.Payload))
+		batch.addFact(f, uint8(kind), textOf(ctx, contents, f.Event.Payload))
+	}
+	// A fact whose text is only out of reach is looked at again with all its words. A bucket that
+	// is away must not hold up the lists and what else is searched.
+	if err := contents.Err(); err != nil && !errors.Is(err, store.ErrAway) {
+		return nil, err
 	}
 	if batch.writer.count == 0 && !changed {
 		return nil, nil

@@ -103,6 +103,11 @@ func (x *Indexer) readCold(ctx context.Context, b *gathered, reader store.SpanRe
 			}
 			continue
 		}
+		if first := read[i][0]; first.Sequence == 1 {
+			if e, err := event.Decode(first.Data); err == nil && !e.IsCut() {
+				x.noteOwner(s.sessionID, e.Payload)
+			}
+		}
 		owner, err := x.owner(ctx, s.sessionID)
 		deleted := fault.KindOf(err) == fault.NotFound
 		if err != nil && !deleted {
@@ -313,7 +318,7 @@ func (x *Indexer) owner(ctx context.Context, sessionID string) (Owner, error) {
 }
 
 // noteOwner keeps the owner that a session's first fact names, so that the store isn't asked
-// for what was just written.
+// for what was just written or read.
 func (x *Indexer) noteOwner(sessionID string, first event.Payload) {
 	created, ok := first.(*event.SessionCreated)
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +174,83 @@ func TestNodesShareTheWork(t *testing.T) {
 	if n := total(t, first, "tally_1"); n != 300 {
 		t.Errorf("%d facts were folded, there are 300", n)
 	}
+}
+
+// spanned reads parts of many sessions in one question, as stores do that several nodes share.
+type spanned struct {
+	*storetest.Mem
+	read int
+}
+
+func (s *spanned) ReadSpans(ctx context.Context, spans []store.Span) ([][]store.Record, error) {
+	out := make([][]store.Record, len(spans))
+	for i, span := range spans {
+		for rec, err := range s.Read(ctx, span.SessionID, store.Range{After: span.First - 1, Before: span.Last + 1}) {
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], rec)
+		}
+		s.read++
+	}
+	return out, nil
+}
+
+// The first fact that is read of a session of another node names its owner, so the store isn't asked.
+func TestTheFirstFactSaysWhoseASessionIs(t *testing.T) {
+	s := &spanned{Mem: storetest.NewMem()}
+	write(t, s, "sess_before", 1)
+	asked := map[string]int{}
+	var facts []index.Fact
+	x := newIndexer(t, s, func(o *index.Options) {
+		o.Projections = []index.Projection{collector{"facts_1", &facts}}
+		o.Owner = func(_ context.Context, id string) (index.Owner, error) {
+			asked[id]++
+			return index.Owner{Account: "asked"}, nil
+		}
+	})
+	catchUp(t, x)
+	created := &event.Event{
+		Type: event.TypeSessionCreated, ID: "evt_1", Time: time.Unix(0, 0), SessionID: "sess_made", Sequence: 1,
+		Payload: &event.SessionCreated{Account: "alice", Workspace: &event.Workspace{Root: "/work"}},
+	}
+	claim, err := s.Claim(t.Context(), "sess_made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &store.Batch{SessionID: "sess_made", Epoch: claim.Epoch, Records: []store.Record{{Sequence: 1, Data: event.AppendJSON(nil, created)}}}
+	if err := s.Append(t.Context(), []*store.Batch{b})[0]; err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, "sess_made", 2)
+	catchUp(t, x)
+	if s.read == 0 || asked["sess_made"] > 0 || asked["sess_before"] == 0 {
+		t.Errorf("%d parts of sessions were read together, and the owners of these asked for: %v", s.read, asked)
+	}
+	facts = slices.DeleteFunc(facts, func(f index.Fact) bool { return f.SessionID != "sess_made" })
+	if len(facts) != 2 {
+		t.Errorf("%d facts of the session are indexed, not 2", len(facts))
+	}
+	for _, f := range facts {
+		if f.Account != "alice" || f.Workspace != "/work" {
+			t.Errorf("a fact is indexed as %q's in %q", f.Account, f.Workspace)
+		}
+	}
+}
+
+// collector is a projection that keeps the facts it is given.
+type collector struct {
+	name  string
+	facts *[]index.Fact
+}
+
+func (p collector) Name() string { return p.name }
+
+func (p collector) Types() []event.Type { return []event.Type{event.TypeTurnSteered} }
+
+func (p collector) Fold(_ context.Context, b *index.Batch, _ index.Reader) ([]store.IndexOp, error) {
+	*p.facts = append(*p.facts, b.Facts...)
+	return nil, nil
 }
 
 // A node that dies while it folds is followed by another one.

@@ -16,6 +16,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 const (
@@ -66,8 +67,9 @@ func (r *Reporter) export(ctx context.Context, caller command.Caller, p command.
 		return nil, fault.Wrap(fault.Unavailable, err, "the export needs a temporary file")
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
-	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind}
-	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: r.Readable(ctx, scope.SessionID), Content: x.content(ctx)}
+	contents := storefault.Watch(r.manager.Contents(scope.SessionID))
+	x := &export{r: r, caller: caller, params: p, scope: exportScope(scope), kind: kind, contents: contents}
+	x.opt = evidence.Options{EvidenceID: r.manager.NewID(event.PrefixEvidence), At: r.manager.Now(), Before: head + 1, Readable: Readable(ctx, contents), Content: x.content(ctx)}
 	return x.do(ctx, f)
 }
 
@@ -82,14 +84,15 @@ type export struct {
 	params command.Params
 	scope  evidence.Scope
 	kind   string
-	opt    evidence.Options
+	// contents are those that the session's account can read.
+	contents *storefault.Watched
+	opt      evidence.Options
 }
 
-// Readable returns what says whether the session's account can read what is behind a
-// reference. The caller doesn't count: the account can read the export, also one that an
-// admin made.
-func (r *Reporter) Readable(ctx context.Context, sessionID string) func(string) bool {
-	contents := r.manager.Contents(sessionID)
+// Readable returns what says whether there is something behind a reference. The contents are
+// those of the session's account and the caller doesn't count: the account can read the export,
+// also one that an admin made.
+func Readable(ctx context.Context, contents store.Contents) func(string) bool {
 	return func(ref string) bool {
 		b, err := contents.OpenBlob(ctx, ref)
 		if err != nil {
@@ -101,9 +104,8 @@ func (r *Reporter) Readable(ctx context.Context, sessionID string) func(string) 
 
 // content reads what a replay needs of what lies behind references.
 func (x *export) content(ctx context.Context) func(string) ([]byte, error) {
-	contents := x.r.manager.Contents(x.scope.SessionID)
 	return func(ref string) ([]byte, error) {
-		b, err := contents.OpenBlob(ctx, ref)
+		b, err := x.contents.OpenBlob(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -124,6 +126,9 @@ func (x *export) do(ctx context.Context, f *os.File) (*Exported, error) {
 	res, err := x.write(ctx, f)
 	if err != nil {
 		return nil, x.failed(err)
+	}
+	if err := x.contents.Err(); err != nil {
+		return nil, err // the pack says of contents that they aren't there, and they may be
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the pack can't be read back")

@@ -27,7 +27,7 @@ type feedCursor struct {
 }
 
 // errCursor says that a caller's cursor can't be used.
-var errCursor = fault.Param("after", "is not a cursor of this feed; leave it out to begin now, and read what came before from the sessions")
+var errCursor = fault.Param("after", "is not a cursor that this store gave out; pass the last one that you have from it, or leave it out")
 
 // cursorSeal encrypts cursors: a position of the store tells how much all accounts
 // together write, which is not for a caller's eyes. The same place gives the same cursor,

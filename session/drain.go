@@ -246,7 +246,7 @@ func (m *Manager) nodeRecords(ctx context.Context, wanted func(*store.Node) bool
 			records, ids = append(records, nodeRecord(n)), append(ids, n.ID)
 		}
 	}
-	owned, err := m.shared.CountOwned(ctx, ids...)
+	owned, err := m.shared.CountOwned(ctx, event.RuntimeSession, ids...)
 	if err != nil {
 		return nil, storeFault(err)
 	}

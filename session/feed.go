@@ -9,6 +9,7 @@ import (
 	"agentd/internal/clip"
 	"agentd/quota"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // Feed follows all sessions that a caller may see, whichever node appends to them.
@@ -282,8 +283,11 @@ func (m *Manager) Output(ctx context.Context, caller command.Caller, ref string)
 			return nil, "", err
 		}
 		b, err := m.opt.Store.OpenBlob(ctx, ref)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return nil, "", fault.Wrap(fault.NotFound, err, "output %s was deleted", ref)
+		case err != nil:
+			return nil, "", storefault.Reading(err)
 		}
 		return b, string(e.Value), nil
 	}

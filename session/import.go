@@ -166,6 +166,7 @@ func (m *Manager) BeginImport(ctx context.Context, sessionID string) (*Import, e
 		m.releaseWriter(w)
 		return nil, err
 	}
+	w.known.all = false // what is imported doesn't pass through what the writer remembers
 	return &Import{w: w}, nil
 }
 

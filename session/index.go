@@ -70,13 +70,27 @@ func putOp(kind, key string, value []byte) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key, Value: value}}
 }
 
+// freshOp puts an entry whose key has an id that was made up for it.
+func freshOp(kind, key string, value []byte) store.IndexOp {
+	op := putOp(kind, key, value)
+	op.Fresh = true
+	return op
+}
+
 func removeOp(kind, key string) store.IndexOp {
 	return store.IndexOp{Entry: store.Entry{Kind: kind, Key: key}, Delete: true}
 }
 
+// markFirst says that a session's first batch puts entries about the session that aren't there.
+func markFirst(ops []store.IndexOp) {
+	for i := range ops {
+		ops[i].Fresh = ops[i].Fresh || isSessions(ops[i].Kind) || ops[i].Kind == kindPlace
+	}
+}
+
 func openEntry(sessionID string, open bool) store.IndexOp {
 	if open {
-		return putOp(kindOpen, sessionID, nil)
+		return freshOp(kindOpen, sessionID, nil) // the one that was there went with the last work
 	}
 	return removeOp(kindOpen, sessionID)
 }
@@ -125,13 +139,13 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 	switch p := e.Payload.(type) {
 	case *event.TurnSubmitted:
 		r := submittedRecord(e, p)
-		return append(ops, putOp(kindTurn, turnKey(e.SessionID, e.TurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+		return append(ops, freshOp(kindTurn, turnKey(e.SessionID, e.TurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.TurnSteered:
 		if p.SubmittedTurnID == "" {
 			return ops, nil
 		}
 		r := steeredRecord(e, p)
-		return append(ops, putOp(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
+		return append(ops, freshOp(kindTurn, turnKey(e.SessionID, p.SubmittedTurnID), appendTurn(make([]byte, 0, recordSize), &r))), nil
 	case *event.SessionCreated:
 		return indexPlace(ops, st, p.Place)
 	case *event.SessionUpdated:
@@ -147,9 +161,9 @@ func indexFact(ops []store.IndexOp, st *state.Session, e *event.Event, summed bo
 		}
 		return ops, nil
 	case *event.TaskCreated:
-		return append(ops, putOp(kindTask, e.TaskID, []byte(e.SessionID))), nil
+		return append(ops, freshOp(kindTask, e.TaskID, []byte(e.SessionID))), nil
 	case *event.ProcessStarted:
-		return append(ops, putOp(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
+		return append(ops, freshOp(kindProcess, e.ProcessID, []byte(e.SessionID))), nil
 	case *event.SubagentSpawned:
 		return indexIdentity(ops, KindSubagent, e.SubagentID, e), nil
 	case *event.JobCreated:

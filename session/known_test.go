@@ -2,12 +2,14 @@ package session_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"agentd/command"
 	"agentd/event"
 	"agentd/session"
+	"agentd/store"
 	"agentd/store/storetest"
 )
 
@@ -63,6 +65,16 @@ func TestWhatIsKnownIsNotPutAgain(t *testing.T) {
 	x.spill("sess_b", "kept")
 	if n := puts("ref_kept", kept); n != 2 {
 		t.Errorf("that content is needed is put %d times after many others, not twice", n)
+	}
+	x.reopen(func(o *session.Options) { o.Clock = x.time })
+	keep(kept) // it is put again, but isn't said to be fresh
+	if n := puts("ref_kept", kept); n != 3 {
+		t.Errorf("that content is needed is put %d times with a restart, not three times", n)
+	}
+	for _, kind := range []string{"turn", "task", "open", "session", "ref", "ref_kept"} {
+		if !slices.ContainsFunc(s.ops, func(op store.IndexOp) bool { return op.Kind == kind && op.Fresh }) {
+			t.Errorf("no entry of the kind %s is said to be fresh", kind)
+		}
 	}
 	x.pass(10 * day)
 	x.sweep(5)

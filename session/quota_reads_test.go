@@ -77,7 +77,9 @@ func (sharedMem) Displaced(context.Context, *store.Adoption, int) ([]store.Displ
 	return nil, nil
 }
 
-func (sharedMem) CountOwned(context.Context, ...string) (map[string]int64, error) { return nil, nil }
+func (sharedMem) CountOwned(context.Context, string, ...string) (map[string]int64, error) {
+	return nil, nil
+}
 
 func (sharedMem) Forget(context.Context, string, time.Time) error { return nil }
 func (sharedMem) Describe(func() store.About)                     {}

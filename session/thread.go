@@ -52,7 +52,8 @@ func (m *Manager) Snapshot(st *state.Session) *state.SessionSnapshot {
 }
 
 // resumeThread lets a blocked thread go on. What a thread waits for (an answer)
-// or does already is not changed by it.
+// or does already is not changed by it: a thread that is blocked and also waits for an
+// answer goes on with the answer alone from then on.
 func (r *request) resumeThread(ctx context.Context, p *command.ResumeThread) (*command.ResumeThreadResult, error) {
 	return mutate(ctx, r, p.SessionID, false, func(tx *Tx) (*command.ResumeThreadResult, error) {
 		t, err := findThread(tx.State, p.ThreadID)
@@ -60,20 +61,16 @@ func (r *request) resumeThread(ctx context.Context, p *command.ResumeThread) (*c
 			return nil, err
 		}
 		res := &command.ResumeThreadResult{Recovered: []string{}}
+		blocked := t.Block
+		if blocked != nil {
+			if blocked.Code != "" {
+				res.Recovered = append(res.Recovered, blocked.Code)
+			}
+			r.unblock(tx, t)
+		}
 		switch {
-		case t.Block != nil && len(pendingOf(t)) == 0:
-			res.Status, res.Reason = "resumed", t.Block.Reason
-			if t.Block.Code != "" {
-				res.Recovered = append(res.Recovered, t.Block.Code)
-			}
-			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
-				Status: "resumed", Reason: "resume_thread", ChangedBy: r.actor(),
-			}})
-			if wholeWithout(tx.State, t) {
-				tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{
-					Status: "open", Reason: "what a restart left unknown was looked at", ChangedBy: r.actor(),
-				}})
-			}
+		case blocked != nil && len(pendingOf(t)) == 0:
+			res.Status, res.Reason = "resumed", blocked.Reason
 		case len(pendingOf(t)) > 0:
 			res.Status = "blocked"
 			res.Reason = fmt.Sprintf("the thread waits for an answer to %s; use respond_action", strings.Join(pendingOf(t), ", "))
@@ -84,6 +81,18 @@ func (r *request) resumeThread(ctx context.Context, p *command.ResumeThread) (*c
 		}
 		return res, nil
 	})
+}
+
+// unblock lifts what keeps a thread from going on.
+func (r *request) unblock(tx *Tx, t *state.Thread) {
+	tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
+		Status: "resumed", Reason: "resume_thread", ChangedBy: r.actor(),
+	}})
+	if wholeWithout(tx.State, t) {
+		tx.Emit(event.Event{Type: event.TypeSessionUpdated, Payload: &event.SessionUpdated{
+			Status: "open", Reason: "what a restart left unknown was looked at", ChangedBy: r.actor(),
+		}})
+	}
 }
 
 // wholeWithout reports whether a session that a restart degraded has no other thread that

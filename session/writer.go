@@ -404,6 +404,9 @@ func (w *writer) sealBatch(p *pending, tx *Tx, by event.Emitter) error {
 		w.begun = slices.Clone(b.Records)
 	}
 	b.Index = w.known.leaveOut(b.Index)
+	if w.begun != nil {
+		markFirst(b.Index)
+	}
 	w.trackIndex(b, len(tx.facts), len(buf))
 	w.addSnapshotIfDue(b)
 	p.facts = tx.facts
@@ -561,6 +564,7 @@ func (w *writer) loadSession(ctx context.Context, create bool) error {
 	if claim.Head.Sequence == 0 {
 		// Nothing was ever written, no snapshot either: there is nothing to look for.
 		w.state, w.chain, w.loaded = state.New(w.id), store.NewChain(store.Genesis(w.id)), true
+		w.known.all = true
 		return nil
 	}
 	st, hash, size, err := loadState(ctx, w.m.opt.Store, w.id, claim.Head)

@@ -29,6 +29,9 @@ type Objects interface {
 // or there is no such bucket. Trying again doesn't help.
 var ErrRefused = errors.New("store: the object storage refuses")
 
+// ErrAway says that the objects can't be reached, or don't answer as they should, for now.
+var ErrAway = errors.New("store: the object storage can't be reached")
+
 // Sweep says under which conditions a blob may be deleted.
 type Sweep struct {
 	// Ref is the blob's reference.

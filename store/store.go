@@ -161,6 +161,9 @@ type IndexOp struct {
 	Delete bool
 	// IfAbsent makes the whole batch fail with ErrExists if the key exists.
 	IfAbsent bool
+	// Fresh says that the key is hardly there yet, because its id was just made up. An engine may
+	// put such an entry for less. Nothing else depends on it: one that is there is replaced.
+	Fresh bool
 }
 
 // Trim removes the beginning of a session. What replaces it stays, see
@@ -334,8 +337,9 @@ type Shared interface {
 	// Nodes returns the nodes that are registered, this one first. It costs the same however
 	// many sessions there are.
 	Nodes(ctx context.Context) ([]Node, error)
-	// CountOwned counts the sessions that each of the nodes owns.
-	CountOwned(ctx context.Context, nodeIDs ...string) (map[string]int64, error)
+	// CountOwned counts the sessions that each of the nodes owns, but for the one that belongs to
+	// all nodes, which the last one that wrote there has.
+	CountOwned(ctx context.Context, shared string, nodeIDs ...string) (map[string]int64, error)
 	// ClaimAnyway is Claim for a session that belongs to all nodes: it succeeds also if
 	// a live node owns it, which is fenced from then on.
 	ClaimAnyway(ctx context.Context, sessionID string) (Claim, error)

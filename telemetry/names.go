@@ -37,11 +37,12 @@ const (
 	AttrResponseID        = "gen_ai.response.id"
 	AttrFinishReasons     = "gen_ai.response.finish_reasons"
 	AttrTimeToFirstChunk  = "gen_ai.response.time_to_first_chunk"
-	AttrInputTokens       = "gen_ai.usage.input_tokens"            //nolint:gosec // a name, no credential
-	AttrOutputTokens      = "gen_ai.usage.output_tokens"           //nolint:gosec // a name, no credential
-	AttrCacheReadTokens   = "gen_ai.usage.cache_read.input_tokens" //nolint:gosec // a name, no credential
-	AttrReasoningTokens   = "gen_ai.usage.reasoning.output_tokens" //nolint:gosec // a name, no credential
-	AttrTokenType         = "gen_ai.token.type"                    //nolint:gosec // a name, no credential
+	AttrInputTokens       = "gen_ai.usage.input_tokens"                //nolint:gosec // a name, no credential
+	AttrOutputTokens      = "gen_ai.usage.output_tokens"               //nolint:gosec // a name, no credential
+	AttrCacheReadTokens   = "gen_ai.usage.cache_read.input_tokens"     //nolint:gosec // a name, no credential
+	AttrCacheWriteTokens  = "gen_ai.usage.cache_creation.input_tokens" //nolint:gosec // a name, no credential
+	AttrReasoningTokens   = "gen_ai.usage.reasoning.output_tokens"     //nolint:gosec // a name, no credential
+	AttrTokenType         = "gen_ai.token.type"                        //nolint:gosec // a name, no credential
 	AttrConversation      = "gen_ai.conversation.id"
 	AttrAgentName         = "gen_ai.agent.name"
 	AttrAgentID           = "gen_ai.agent.id"

@@ -178,6 +178,7 @@ func usageAttrs(u *event.Usage) []Attr {
 		{AttrInputTokens, u.InputTokens},
 		{AttrOutputTokens, u.OutputTokens},
 		positive(AttrCacheReadTokens, u.CachedInputTokens),
+		positive(AttrCacheWriteTokens, u.CacheWriteInputTokens),
 		positive(AttrReasoningTokens, u.ReasoningTokens),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"agentd/proof"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store/storefault"
 )
 
 // exportedTrial is what is kept of an export for an idempotent repeat.
@@ -204,12 +205,15 @@ func (x *trialExport) transcript(ctx context.Context) error {
 	}
 	about := trajectoryScope(x.t.sessionID, &x.t.Trial)
 	scope := evidence.Scope{SessionID: about.SessionID, ThreadID: about.ThreadID, TurnID: about.TurnID}
-	readable := x.r.proof.Readable(ctx, scope.SessionID)
+	contents := storefault.Watch(x.r.manager.Contents(scope.SessionID))
 	res, err := evidence.Export(ctx, x.r.opt.Store, scope, evidence.Options{
-		EvidenceID: x.id, At: x.r.manager.Now(), Key: key, Before: x.t.head + 1, Readable: readable,
+		EvidenceID: x.id, At: x.r.manager.Now(), Key: key, Before: x.t.head + 1, Readable: proof.Readable(ctx, contents),
 	}, f)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "the transcript can't be written")
+	}
+	if err := contents.Err(); err != nil {
+		return err // the transcript says of contents that they aren't there, and they may be
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err == nil {

@@ -80,7 +80,9 @@ func (r *Runner) endTrial(ctx context.Context, caller command.Caller, p *command
 	var ended *event.BenchmarkTrialEnded
 	var ref string
 	if t.EndedAt.IsZero() {
-		ended, ref = r.endOf(ctx, t.sessionID, v)
+		if ended, ref, err = r.endOf(ctx, t.sessionID, v); err != nil {
+			return nil, err
+		}
 	}
 	return session.Write(ctx, r.manager, caller, p, t.sessionID, asBenchmark, func(tx *session.Tx) (*command.TrialResult, error) {
 		res := &command.TrialResult{TrialID: p.TrialID}

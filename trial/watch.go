@@ -17,6 +17,7 @@ import (
 	"agentd/session"
 	"agentd/state"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 const (
@@ -279,8 +280,11 @@ func (r *Runner) finish(ctx context.Context, sessionID string, v *verdict) error
 			return fmt.Errorf("trial %s: %w", v.trial.TrialID, err)
 		}
 	}
-	ended, ref := r.endOf(ctx, sessionID, v)
-	err := r.manager.Emit(ctx, sessionID, asBenchmark, func(tx *session.Tx) error {
+	ended, ref, err := r.endOf(ctx, sessionID, v)
+	if err != nil {
+		return err
+	}
+	err = r.manager.Emit(ctx, sessionID, asBenchmark, func(tx *session.Tx) error {
 		now := tx.State.Benchmark.Find(v.trial.TrialID)
 		if now == nil || !now.EndedAt.IsZero() {
 			return nil // another caller was first
@@ -311,24 +315,27 @@ func (r *Runner) recall(ctx context.Context, sessionID string, v *verdict) error
 }
 
 // endOf makes the payload of a trial's end, and stores its trajectory.
-func (r *Runner) endOf(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string) {
+func (r *Runner) endOf(ctx context.Context, sessionID string, v *verdict) (*event.BenchmarkTrialEnded, string, error) {
 	p := v.outcome(r.manager.Now())
 	if v.trial.TurnID == "" {
 		p.EvidenceGaps = append(p.EvidenceGaps, "no turn was run")
-		return p, ""
+		return p, "", nil
 	}
 	ref, sum, err := r.storeTrajectory(ctx, trajectoryScope(sessionID, &v.trial), &v.trial)
+	if storefault.Passes(err) {
+		return nil, "", fmt.Errorf("trial %s: the trajectory: %w", v.trial.TrialID, err)
+	}
 	if err != nil {
 		r.opt.Logger.Error("a trial has no trajectory", "trialId", v.trial.TrialID, "error", err)
 		p.EvidenceGaps = append(p.EvidenceGaps, "the trajectory could not be written: "+err.Error())
-		return p, ""
+		return p, "", nil
 	}
 	if v.trial.MultiTurn {
 		v.severalOutcome(p, sum.Turns)
 	}
 	p.TrajectoryRef = ref
 	describe(p, sum)
-	return p, ref
+	return p, ref, nil
 }
 
 // outcome says how a trial ended.
@@ -390,9 +397,13 @@ func (r *Runner) storeTrajectory(ctx context.Context, scope atif.Scope, t *state
 		return "", nil, err
 	}
 	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }()
+	contents := storefault.Watch(r.manager.Contents(scope.SessionID))
 	sum, err = atif.Export(ctx, r.opt.Store, scope, atif.Options{
-		AgentVersion: buildVersion(), TrajectoryID: t.TrialID, Contents: readFrom(ctx, r.manager.Contents(scope.SessionID)),
+		AgentVersion: buildVersion(), TrajectoryID: t.TrialID, Contents: readFrom(ctx, contents),
 	}, f)
+	if err == nil {
+		err = contents.Err()
+	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}

@@ -229,20 +229,22 @@ func planRuns(x *state.Schedule, t *timing, now time.Time, busy bool) runPlan {
 		return runPlan{again: again}
 	}
 	first := x.NextAt
-	if now.Sub(first) <= lateAfter {
-		return onTime(x, first, t.next(first), busy)
-	}
 	last, count := t.upTo(first, now)
+	// With a short interval several may be due that are hardly late, such as when a session
+	// comes to another node: they are missed as others are.
+	several := count > 1 && !busy && x.Missed != "run_all"
 	switch {
+	case now.Sub(first) <= lateAfter && !several:
+		return onTime(x, first, t.next(first), busy)
 	case x.Missed == "run_all" && count <= maxCatchUp, x.Missed == "run_once" && count == 1:
 		if busy {
 			return runPlan{again: now.Add(overlapEvery)} // they are started one after the other
 		}
 		return runPlan{run: first, next: t.next(first)}
-	case x.Missed == "skip":
+	case x.Missed == "skip" && (now.Sub(last) > lateAfter || last.Before(x.ResumedAt)):
 		return runPlan{missed: missedRuns(x, first, last, count, t.next(last))}
 	}
-	// All but the last are missed; the last is started in their place.
+	// All but the last are missed; the last is in time, or is started in their place.
 	return runPlan{missed: missedRuns(x, first, last, count-1, last)}
 }
 

@@ -81,7 +81,7 @@ func TestIntervalsAreCountedFromTheirBeginning(t *testing.T) {
 
 func TestMissedRunsFollowThePolicy(t *testing.T) {
 	from := parseTime(t, "2026-01-01T00:00:00Z")
-	d := &timing{every: time.Hour, from: from}
+	hourly, often := &timing{every: time.Hour, from: from}, &timing{every: 10 * time.Second, from: from.Add(time.Hour)}
 	hour := func(n int) time.Time { return from.Add(time.Duration(n) * time.Hour) }
 	for _, c := range []struct {
 		policy string
@@ -91,15 +91,35 @@ func TestMissedRunsFollowThePolicy(t *testing.T) {
 	}{
 		{"skip", hour(1).Add(-time.Second), time.Time{}, nil},
 		{"skip", hour(1).Add(time.Second), hour(1), nil},
-		{"skip", hour(3).Add(time.Minute), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 3, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(4)}},
+		{"skip", hour(3).Add(30 * time.Second), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 2, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(3)}},
+		{"skip", hour(3).Add(2 * time.Minute), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 3, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(4)}},
 		{"run_once", hour(1).Add(30 * time.Minute), hour(1), nil},
 		{"run_once", hour(3).Add(time.Minute), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: 2, FirstDueAt: hour(1), LastDueAt: hour(3), NextAt: hour(3)}},
 		{"run_all", hour(3).Add(time.Minute), hour(1), nil},
 		{"run_all", hour(maxCatchUp + 5), time.Time{}, &event.ScheduleMissed{ScheduleID: "s", Reason: "down", Count: maxCatchUp + 4, FirstDueAt: hour(1), LastDueAt: hour(maxCatchUp + 5), NextAt: hour(maxCatchUp + 5)}},
 	} {
-		got := planRuns(&state.Schedule{ScheduleID: "s", Missed: c.policy, NextAt: hour(1)}, d, c.now, false)
+		got := planRuns(&state.Schedule{ScheduleID: "s", Missed: c.policy, NextAt: hour(1)}, hourly, c.now, false)
 		if !got.run.Equal(c.due) || (got.missed == nil) != (c.missed == nil) || (c.missed != nil && *got.missed != *c.missed) {
 			t.Errorf("%s at %s: due %s, missed %+v", c.policy, c.now, got.run, got.missed)
+		}
+	}
+	// Of several that are due within what counts as in time, one is started.
+	last := hour(1).Add(30 * time.Second)
+	for _, policy := range []string{"skip", "run_once", "run_all"} {
+		x := &state.Schedule{ScheduleID: "s", Missed: policy, Overlap: "allow", NextAt: hour(1)}
+		got := planRuns(x, often, last.Add(time.Second), false)
+		if policy == "run_all" {
+			if !got.run.Equal(hour(1)) {
+				t.Errorf("%s: %+v", policy, got)
+			}
+			continue
+		}
+		if got.missed == nil || got.missed.Count != 3 || !got.missed.NextAt.Equal(last) {
+			t.Errorf("%s: %+v", policy, got)
+		}
+		x.NextAt = last
+		if got := planRuns(x, often, last.Add(time.Second), false); !got.run.Equal(last) || !got.next.Equal(last.Add(10*time.Second)) {
+			t.Errorf("%s, the last: %+v", policy, got)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (w *Work) spawnSubagent(ctx context.Context, caller command.Caller, p *comm
 		return nil, err
 	}
 	if err := w.m.CheckTurn(&event.TurnOptions{Model: b.model, Tools: b.isolation.Tools}); err != nil {
-		return nil, err
+		return nil, fault.Rename(fault.Rename(err, "options.model", "model"), "options.tools", "isolation.tools")
 	}
 	return session.Write(ctx, w.m, caller, p, p.SessionID, asWork, func(tx *session.Tx) (*command.SpawnSubagentResult, error) {
 		return w.spawnChild(tx, b)

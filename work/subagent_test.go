@@ -234,7 +234,7 @@ func TestIsolationOnlyNarrows(t *testing.T) {
 
 func TestShareOfTheBudgetIsAllThatAChildSpends(t *testing.T) {
 	k := newStage(t, when("spend", script.Answer{Text: "first", Usage: &script.Usage{InputTokens: 1_000_000}}))
-	k.price = &model.Price{InputPerMTok: 2}
+	k.price = &model.Price{Rates: model.Rates{InputPerMTok: 2}}
 	k.restart()
 	main := k.session("sess_b")
 	a := k.spawn(command.SpawnSubagent{SessionID: "sess_b", ThreadID: main, Input: command.Text("spend"), Isolation: &event.Isolation{BudgetUSD: 1}})

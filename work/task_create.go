@@ -73,8 +73,11 @@ func (w *Work) createdBefore(ctx context.Context, c *creation) (*command.TaskRes
 		return nil, err
 	}
 	if v == nil {
-		if _, err := w.m.TaskSession(ctx, c.p.TaskID); err == nil {
+		switch _, err := w.m.TaskSession(ctx, c.p.TaskID); {
+		case err == nil:
 			return nil, taken
+		case fault.KindOf(err) != fault.NotFound:
+			return nil, err
 		}
 		return nil, nil
 	}

@@ -132,6 +132,8 @@ func TestAPartThatComesToWaitForItsWhole(t *testing.T) {
 				k.create(command.CreateTask{TaskID: "task_after", DependsOn: []string{"task_top"}, SessionID: k.task("task_top").SessionID, Start: true})
 				k.start("task_top")
 				k.awaitTask("task_top", "waiting for its part", func(t *state.Task) bool { return slices.Equal(t.Blockers, []string{"task_part"}) })
+				// A task that is being worked on can't come to depend on anything.
+				k.awaitTask("task_part", "waiting for its criterion", func(t *state.Task) bool { return slices.Equal(t.Blockers, []string{"c"}) })
 				if c.restart {
 					k.restart()
 				}
@@ -196,7 +198,7 @@ func TestAJobIsInTheTaskGraph(t *testing.T) {
 func TestABudgetOfATaskIsChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used := &script.Usage{InputTokens: 50_000, OutputTokens: 50_000}
-		k := &crew{TB: t, store: newCrewStore(t), price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}, script: &script.Script{Answers: []script.Answer{
+		k := &crew{TB: t, store: newCrewStore(t), price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}, script: &script.Script{Answers: []script.Answer{
 			when("word", script.Answer{Text: "item", Usage: used}),
 			when("once", script.Answer{Text: "answer", Usage: used}),
 			{Tools: []script.Tool{{Name: "list_files", Arguments: map[string]any{"path": "."}}}, Usage: used},

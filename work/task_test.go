@@ -160,7 +160,7 @@ func TestTaskWaitsForAPermission(t *testing.T) {
 
 func TestTaskIsBoundByItsConstraints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &crew{TB: t, store: newCrewStore(t), price: &model.Price{InputPerMTok: 1_000_000, OutputPerMTok: 1_000_000}, script: &script.Script{Answers: []script.Answer{
+		k := &crew{TB: t, store: newCrewStore(t), price: &model.Price{Rates: model.Rates{InputPerMTok: 1_000_000, OutputPerMTok: 1_000_000}}, script: &script.Script{Answers: []script.Answer{
 			{When: &script.When{Contains: "slowly"}, Text: "slow", Stall: 2 * time.Hour},
 			{Tools: []script.Tool{{Name: "list_files", Arguments: map[string]any{"path": "."}}}, Usage: &script.Usage{InputTokens: 50_000, OutputTokens: 50_000}},
 			{Text: "more", Stall: 2 * time.Hour},

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(runtimetest.RunTests(m)) }
 func TestUsageOfARuntime(t *testing.T) {
 	k := runtimetest.NewWith(t, func(o *agentd.Options) {
 		o.Loop.Models = append(o.Loop.Models, model.Info{
-			Provider: "script", Model: "priced", HasCredential: true, Capabilities: []string{model.CapTools}, Price: &model.Price{InputPerMTok: 1e6, OutputPerMTok: 1e6},
+			Provider: "script", Model: "priced", HasCredential: true, Capabilities: []string{model.CapTools}, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1e6, OutputPerMTok: 1e6}},
 		})
 		o.Loop.DefaultModel = "script/priced"
 	})

@@ -20,7 +20,8 @@ const unowned = ""
 
 // goneSQL returns the owners that are no live nodes, by one probe of the index for each
 // owner that there is. There are as many as there are nodes, however many sessions they
-// have.
+// have. Like the statements below it gets the moment of [lease.witness]: a lease that ended
+// after it isn't held against its node.
 const goneSQL = `
 WITH RECURSIVE owners (owner) AS (
 	(SELECT owner FROM agentd.sessions WHERE owner IS NOT NULL ORDER BY owner LIMIT 1)
@@ -29,7 +30,7 @@ WITH RECURSIVE owners (owner) AS (
 	FROM owners o WHERE o.owner IS NOT NULL
 )
 SELECT o.owner FROM owners o WHERE o.owner IS NOT NULL AND NOT EXISTS (
-	SELECT 1 FROM agentd.nodes n WHERE n.node_id = o.owner AND n.lease_until > clock_timestamp())`
+	SELECT 1 FROM agentd.nodes n WHERE n.node_id = o.owner AND n.lease_until > least(clock_timestamp(), $1))`
 
 // pickSQL locks sessions of an owner that is gone. Rows that another node is taking at
 // this moment are passed over. The lease is looked at again: the owner may be back.
@@ -37,7 +38,7 @@ const pickSQL = `
 SELECT s.session_id FROM agentd.sessions s
 WHERE s.owner = $1
 AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $3 AND x.key = convert_to(s.session_id, 'UTF8'))
-AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
+AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > least(clock_timestamp(), $8))
 AND EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $5)
 AND coalesce((SELECT split_part(convert_from(p.value, 'UTF8'), E'\n', 1) = ANY($7)
 	FROM agentd.index_entries p WHERE p.kind = $6 AND p.key = convert_to(s.session_id, 'UTF8')), true)
@@ -61,7 +62,7 @@ WITH picked AS (
 	SELECT s.session_id FROM agentd.sessions s
 	WHERE s.owner = $1
 	AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8')) IS NULL
-	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > clock_timestamp())
+	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $1 AND n.lease_until > least(clock_timestamp(), $4))
 	LIMIT $3 FOR UPDATE SKIP LOCKED
 )
 UPDATE agentd.sessions s SET owner = NULL, epoch = s.epoch + 1 FROM picked p WHERE s.session_id = p.session_id`
@@ -88,7 +89,7 @@ WITH takers AS (
 	FROM takers t, agentd.sessions s
 	WHERE s.owner = ANY($1)
 	AND (SELECT true FROM agentd.index_entries x WHERE x.kind = $2 AND x.key = convert_to(s.session_id, 'UTF8'))
-	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > clock_timestamp())
+	AND NOT EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > least(clock_timestamp(), $8))
 )
 SELECT session_id, turn FROM found
 WHERE split_part(place, E'\n', 1) <> ALL($4) AND split_part(place, E'\n', 2) <> $5
@@ -124,7 +125,7 @@ func (s *Store) Adopt(ctx context.Context, which *store.Adoption, limit int) ([]
 	if len(ids) >= limit {
 		return ids, nil
 	}
-	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL)
+	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL, s.lease.witness())
 	if err != nil {
 		return ids, wrapFailed("adopt sessions", err)
 	}
@@ -139,7 +140,7 @@ func (s *Store) Adopt(ctx context.Context, which *store.Adoption, limit int) ([]
 		if owner == unowned {
 			continue
 		}
-		if err := s.exec(ctx, freeSQL, owner, which.Kind, freed); err != nil {
+		if err := s.exec(ctx, freeSQL, owner, which.Kind, freed, s.lease.witness()); err != nil {
 			return ids, wrapFailed("adopt sessions", err)
 		}
 	}
@@ -154,7 +155,7 @@ func (s *Store) adoptFrom(ctx context.Context, owner string, which *store.Adopti
 	err := s.retryOnce(ctx, func(p *pgxpool.Pool) error {
 		picked = nil
 		err := pgx.BeginFunc(ctx, p, func(tx pgx.Tx) error {
-			rows, err := tx.Query(ctx, pickSQL, owner, s.opts.NodeID, which.Kind, limit, s.incarnation, which.Places, marks(which))
+			rows, err := tx.Query(ctx, pickSQL, owner, s.opts.NodeID, which.Kind, limit, s.incarnation, which.Places, marks(which), s.lease.witness())
 			if err != nil {
 				return err
 			}
@@ -227,14 +228,14 @@ func (s *Store) Displaced(ctx context.Context, which *store.Adoption, limit int)
 		return nil, err
 	}
 	defer s.calls.Done()
-	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL)
+	gone, err := collectRows(ctx, s, pgx.RowTo[string], goneSQL, s.lease.witness())
 	if err != nil {
 		return nil, wrapFailed("look for sessions", err)
 	}
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	found, err := collectRows(ctx, s, pgx.RowToStructByPos[store.Displaced], displacedSQL, gone, which.Kind, which.Places, marks(which), store.PlacedAway, limit, s.opts.NodeID)
+	found, err := collectRows(ctx, s, pgx.RowToStructByPos[store.Displaced], displacedSQL, gone, which.Kind, which.Places, marks(which), store.PlacedAway, limit, s.opts.NodeID, s.lease.witness())
 	if err != nil {
 		return nil, wrapFailed("look for sessions", err)
 	}

@@ -67,6 +67,8 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigi
 ON CONFLICT (session_id, name) DO UPDATE SET
 	sequence = excluded.sequence, hash = excluded.hash, crc = excluded.crc, data = excluded.data`
 
+// putNewSQL costs a quarter less than putSQL, which looks whether there is an entry and then
+// inserts it in two steps. If there is one after all, nothing of the transaction is written.
 const putNewSQL = `
 INSERT INTO agentd.index_entries (kind, key, value)
 SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[])`
@@ -112,6 +114,7 @@ func (s *Store) Append(ctx context.Context, batches []*store.Batch) []error {
 // and settles all of them.
 func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 	var err error
+	cautious := false
 	for range appendTries {
 		if units = s.settleUnwritable(ctx, g, units, err); len(units) == 0 {
 			return
@@ -122,7 +125,7 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 			return
 		}
 		var others int
-		others, err = s.writeTransaction(ctx, g.batches, units, cut)
+		others, err = s.writeTransaction(ctx, g.batches, units, cut, cautious)
 		if err == nil {
 			s.keeper.tellOthers(units, others)
 			s.objectsDueIn(g.batches, units)
@@ -135,6 +138,7 @@ func (s *Store) writeUnits(ctx context.Context, g *group, units []*unit) {
 		if !mayRetry(err) {
 			break
 		}
+		cautious = cautious || sqlState(err) == codeUnique
 	}
 	if len(units) > 1 && separable(err) {
 		for _, u := range units {
@@ -214,8 +218,8 @@ func suspicious(units []*unit) []*unit {
 }
 
 // writeTransaction writes units in one round trip. It returns how many other nodes there
-// are.
-func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit, c *cut) (others int, err error) {
+// are. A cautious one takes no entry for absent because its batch says that it is fresh.
+func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, units []*unit, c *cut, cautious bool) (others int, err error) {
 	var b pgx.Batch
 	month := s.months.sql()
 	sql, args := s.appendStatement(batches, units, month)
@@ -230,7 +234,7 @@ func (s *Store) writeTransaction(ctx context.Context, batches []*store.Batch, un
 	})
 	queueTrims(&b, units, month, c)
 	queueSnapshots(&b, batches, units)
-	queueChanges(&b, foldIndexOps(batches, units))
+	queueChanges(&b, foldIndexOps(batches, units), cautious)
 	queueBlobs(&b, batches, units)
 	var conn *pgxpool.Conn
 	if err := s.whenRoom(ctx, func() (err error) { conn, err = s.pool.Acquire(ctx); return err }); err != nil {
@@ -334,11 +338,11 @@ func (e *entries) add(entry store.Entry) {
 	e.values = append(e.values, nonNil(entry.Value))
 }
 
-func queueChanges(b *pgx.Batch, list []change) {
+func queueChanges(b *pgx.Batch, list []change, cautious bool) {
 	var fresh, puts, deletes entries
 	for _, c := range list {
 		switch {
-		case c.absent:
+		case c.absent, c.fresh && !c.delete && !cautious:
 			fresh.add(c.Entry)
 		case !c.delete:
 			puts.add(c.Entry)

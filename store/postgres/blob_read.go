@@ -161,6 +161,7 @@ func (r *blobReader) part(ctx context.Context, i int) ([]byte, error) {
 		return nil, errNotThere
 	}
 	if err != nil {
+		r.s.lookAtObjects() // this need not be the one read that failed
 		return nil, fmt.Errorf("postgres: read blob %s: %w", r.ref, err)
 	}
 	r.ahead, r.next = nil, i

@@ -12,14 +12,14 @@ import (
 
 // A claim succeeds in one statement, so that of two nodes one comes first. The
 // lease is compared with the database's clock. A process whose name another one took
-// over claims nothing any more. With the last parameter the session is taken from a live
-// owner too.
+// over claims nothing any more. With the fourth parameter the session is taken from a live
+// owner too; the last one is [lease.witness].
 const claimSQL = `
 INSERT INTO agentd.sessions AS s (session_id, epoch, owner)
 SELECT $1, 1, $2 WHERE EXISTS (SELECT 1 FROM agentd.nodes n WHERE n.node_id = $2 AND n.incarnation = $3)
 ON CONFLICT (session_id) DO UPDATE SET epoch = s.epoch + 1, owner = $2
 WHERE $4 OR s.owner IS NULL OR s.owner = $2 OR NOT EXISTS (
-	SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > clock_timestamp())
+	SELECT 1 FROM agentd.nodes n WHERE n.node_id = s.owner AND n.lease_until > least(clock_timestamp(), $5))
 RETURNING epoch, head, hash`
 
 const incarnationSQL = `SELECT EXISTS (SELECT 1 FROM agentd.nodes WHERE node_id = $1 AND incarnation <> $2)`
@@ -108,7 +108,7 @@ func (s *Store) claim(ctx context.Context, sessionID string, anyway bool) (store
 func (s *Store) tryClaim(ctx context.Context, sessionID string, anyway bool) (store.Claim, error) {
 	var epoch int64
 	var row headRow
-	err := s.queryRow(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID, s.incarnation, anyway)
+	err := s.queryRow(ctx, []any{&epoch, &row.head, &row.hash}, claimSQL, sessionID, s.opts.NodeID, s.incarnation, anyway, s.lease.witness())
 	if err == nil {
 		return store.Claim{Epoch: uint64(epoch), Head: row.value()}, nil
 	}

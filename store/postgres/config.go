@@ -177,7 +177,7 @@ func checkServer(ctx context.Context, conn *pgx.Conn, allowUnsafe bool) error {
 		}
 	}
 	if len(off) > 0 {
-		return fmt.Errorf("the server may lose acknowledged data because %s is off; turn it on, or allow an unsafe database explicitly", strings.Join(off, ", "))
+		return fmt.Errorf("the server may lose acknowledged data because %s is off; turn it on", strings.Join(off, ", "))
 	}
 	return nil
 }

@@ -49,8 +49,9 @@ func connectionEnded(e *pgconn.PgError) bool {
 // classifyError gives an error the port's meaning where it has one.
 func classifyError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
-		return err // it has it already
+	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull),
+		errors.Is(err, store.ErrAway), errors.Is(err, store.ErrRefused):
+		return err // it has it already, or isn't the database's
 	case isFull(err):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case isUnreachable(err):

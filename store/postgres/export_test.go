@@ -101,3 +101,14 @@ func (s *Store) Planned(ctx context.Context) (map[string][2]int64, error) {
 	})
 	return plans, err
 }
+
+// LoseDatabase has renewals of the lease fail, as if the last one was acknowledged that long ago.
+func (s *Store) LoseDatabase(ago time.Duration) { s.lease.interrupted(s.registered.Add(-ago)) }
+
+// FindDatabase has the lease renewed again, as if the last time was that long ago.
+func (s *Store) FindDatabase(ago time.Duration) {
+	s.lease.mu.Lock()
+	s.lease.asked, s.lease.patient = time.Now().Add(-ago), time.Time{}
+	s.lease.mu.Unlock()
+	s.lease.renewed(time.Now(), s.opts.LeaseTTL)
+}

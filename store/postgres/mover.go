@@ -63,9 +63,14 @@ type mover struct {
 
 // objectsDue says that content of that size was stored.
 func (s *Store) objectsDue(size int64) {
-	if s.opts.Objects == nil || size < s.opts.ObjectsFrom {
-		return
+	if s.opts.Objects != nil && size >= s.opts.ObjectsFrom {
+		s.lookAtObjects()
 	}
+}
+
+// lookAtObjects has the mover look soon what there is to do, and whether the objects can be
+// reached.
+func (s *Store) lookAtObjects() {
 	select {
 	case s.moved.due <- struct{}{}:
 	default:
@@ -136,9 +141,14 @@ func (s *Store) MoveBlobs(ctx context.Context) (int, error) {
 	}
 	s.moved.mu.Lock()
 	defer s.moved.mu.Unlock()
+	checked := s.moved.checked.Load()
 	n, err := 0, s.checkObjects(ctx)
 	if err == nil {
 		n, err = s.moveDue(ctx)
+	}
+	if err == nil && n == 0 && checked { // nothing that was done says whether they can be reached
+		s.moved.checked.Store(false)
+		err = s.checkObjects(ctx)
 	}
 	if err == nil {
 		err = s.deleteStrays(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -177,6 +176,7 @@ func (k *keeper) run(ctx context.Context) {
 			}
 			if err := k.runOnConnection(ctx, "renew the lease", k.renew); err != nil && !errors.Is(err, store.ErrReplaced) {
 				// A database that is back soon finds the lease whole.
+				k.s.lease.interrupted(k.acknowledged)
 				tick.Reset(every / retries)
 				continue
 			}
@@ -257,38 +257,6 @@ func (k *keeper) renew(ctx context.Context) error {
 	}
 	k.acknowledged = heartbeat
 	return nil
-}
-
-// lease is what this process knows of its node's lease. It counts from before it asked, so
-// it never takes a lease for longer than the database does.
-type lease struct {
-	mu    sync.Mutex
-	term  uint64
-	asked time.Time
-}
-
-// renewed notes a renewal that was asked for at a time.
-func (l *lease) renewed(asked time.Time, ttl time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if asked.Sub(l.asked) > ttl {
-		l.term++
-	}
-	l.asked = asked
-}
-
-// giveUp ends the lease for this process.
-func (l *lease) giveUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asked = time.Time{}
-}
-
-// Term implements [store.Shared].
-func (s *Store) Term() (n uint64, held bool) {
-	s.lease.mu.Lock()
-	defer s.lease.mu.Unlock()
-	return s.lease.term, time.Since(s.lease.asked) < s.opts.LeaseTTL
 }
 
 // loseName ends the lease of a process whose name another one has, and says so.

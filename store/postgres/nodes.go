@@ -16,7 +16,7 @@ WHERE n.lease_until > clock_timestamp() OR coalesce(n.about ->> 'forgotten', '')
 ORDER BY n.node_id <> $1, n.node_id`
 
 // countOwnedSQL leaves out the names under which nodes write index entries alone.
-const countOwnedSQL = `SELECT owner, count(*) FROM agentd.sessions WHERE owner = ANY ($1) AND head > 0 GROUP BY owner`
+const countOwnedSQL = `SELECT owner, count(*) FROM agentd.sessions WHERE owner = ANY ($1) AND head > 0 AND session_id <> $2 GROUP BY owner`
 
 // forgetNodeSQL leaves the node's row: a process that was only out of reach finds it when it
 // renews its lease, and is the node again. A row without a sign of life goes with the others.
@@ -59,12 +59,12 @@ func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 }
 
 // CountOwned implements [store.Shared].
-func (s *Store) CountOwned(ctx context.Context, nodeIDs ...string) (map[string]int64, error) {
+func (s *Store) CountOwned(ctx context.Context, shared string, nodeIDs ...string) (map[string]int64, error) {
 	if err := s.enterCall(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Done()
-	rows, err := collectRows(ctx, s, pgx.RowToStructByPos[owned], countOwnedSQL, nodeIDs)
+	rows, err := collectRows(ctx, s, pgx.RowToStructByPos[owned], countOwnedSQL, nodeIDs, shared)
 	if err != nil {
 		return nil, wrapFailed("count the sessions of nodes", err)
 	}

@@ -220,6 +220,7 @@ func (u *unit) extend(i int, b *store.Batch) {
 type change struct {
 	store.Entry
 	absent bool // must not be there before
+	fresh  bool // is hardly there before
 	delete bool // is not there after
 }
 
@@ -236,7 +237,7 @@ func foldIndexOps(batches []*store.Batch, units []*unit) []change {
 		for _, op := range batches[i].Index {
 			c := byKey[op.ID()]
 			if c == nil {
-				c = &change{absent: op.IfAbsent}
+				c = &change{absent: op.IfAbsent, fresh: op.Fresh}
 				byKey[op.ID()] = c
 			}
 			c.Entry, c.delete = op.Entry, op.Delete

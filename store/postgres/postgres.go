@@ -232,6 +232,9 @@ var _ store.Store = (*Store)(nil)
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := openStore(ctx, url, opts.withDefaults())
 	if err != nil {
+		if isFull(err) {
+			err = classifyError(err)
+		}
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	return s, nil

@@ -190,7 +190,7 @@ func (b *Bucket) getOnce(ctx context.Context, name string, from, length int64) (
 	}
 	data := make([]byte, length)
 	if _, err := io.ReadFull(body, data); err != nil {
-		return nil, fmt.Errorf("s3: get %s: the answer was cut off: %w", name, err)
+		return nil, fmt.Errorf("%w: s3: get %s: the answer was cut off: %w", store.ErrAway, name, err)
 	}
 	return data, nil
 }
@@ -229,7 +229,7 @@ func (b *Bucket) explain(op, name string, err error) error {
 	}
 	answer, ok := errors.AsType[minio.ErrorResponse](err)
 	if !ok {
-		return fmt.Errorf("s3: %s %s: %w", op, name, err)
+		return fmt.Errorf("%w: s3: %s %s: %w", store.ErrAway, op, name, err)
 	}
 	said := fmt.Errorf("s3: %s %s in %s: %s (HTTP %d)", op, name, b.Location(), answer.Code, answer.StatusCode)
 	switch {
@@ -240,7 +240,7 @@ func (b *Bucket) explain(op, name string, err error) error {
 	case isRefusal(&answer):
 		return fmt.Errorf("%w: %w", store.ErrRefused, said)
 	default:
-		return said
+		return fmt.Errorf("%w: %w", store.ErrAway, said)
 	}
 }
 

@@ -35,6 +35,10 @@ func Of(err error) error {
 		return fault.Wrap(fault.NotFound, err, "the events of session %s through %d were removed by retention", removed.SessionID, removed.Through)
 	case errors.Is(err, store.ErrExists):
 		return fault.Wrap(fault.Conflict, err, "the id or idempotency key is already in use; choose another")
+	case errors.Is(err, store.ErrRefused):
+		return comeAgain(needsPerson, err, "the object storage refuses what is asked of it; the log and agentd status say why")
+	case errors.Is(err, store.ErrAway):
+		return comeAgain(passesSoon, err, "the content is in the object storage, which can't be reached now; try again")
 	case errors.Is(err, store.ErrNoSpace):
 		return comeAgain(needsPerson, err, "the disk is full: nothing was written; free some space and try again")
 	case errors.Is(err, store.ErrFull):

@@ -42,6 +42,7 @@ func brokenEngines() []broken {
 			"index/only if absent", "concurrent/one of many gets a key", "nodes/one of many gets a key, on two nodes",
 			"linearizable/clients of one node", "model/random calls give what the reference gives",
 		}},
+		{"believes that entries are fresh", believesFresh, []string{"index/fresh ones, and some that are said to be"}},
 		{"looks at the index before the call", judgesTogether, []string{"index/only if absent, across sessions in one call"}},
 		{"stops at the first failure", stopsAtFailure, []string{"append/a failed batch leaves other sessions alone"}},
 		{"goes on after a failure", goesOnAfterFailure, []string{

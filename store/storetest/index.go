@@ -17,6 +17,7 @@ func indexChecks() []check {
 		{"operations of a batch apply in order", indexOrder},
 		{"only if absent", indexIfAbsent},
 		{"only if absent, across sessions in one call", indexIfAbsentAcross},
+		{"fresh ones, and some that are said to be", indexFresh},
 		{"empty and large values", indexValues},
 		{"keys with any bytes", indexBytes},
 		{"kinds that are prefixes of each other", indexKinds},
@@ -84,6 +85,28 @@ func indexIfAbsentAcross(k *kit) {
 	k.value("k", "x", []byte("d"))
 	k.requireRecords("a", nil)
 	k.requireRecords("c", nil)
+}
+
+func putFresh(kind, key, value string) store.IndexOp {
+	op := putOp(kind, key, value)
+	op.Fresh = true
+	return op
+}
+
+func indexFresh(k *kit) {
+	a, b, c := k.claim("a"), k.claim("b"), k.claim("c")
+	batch := func(id string, epoch, first uint64, ops ...store.IndexOp) *store.Batch {
+		return &store.Batch{SessionID: id, Epoch: epoch, Records: Records(id, first, 1, 100), Index: ops}
+	}
+	k.ops(putFresh("k", "w", "1"), putFresh("k", "x", "1"), removeOp("k", "x"), putFresh("k", "y", "1"), putFresh("k", "y", "2"))
+	k.scanIs(store.Scan{Kind: "k"}, map[string][]byte{"w": []byte("1"), "y": []byte("2")})
+	errs := k.append(
+		batch("a", a.Epoch, 1, putFresh("k", "w", "there after all"), putFresh("k", "z", "1")),
+		batch("b", b.Epoch, 1, putNew("k", "y", "refused")),
+		batch("c", c.Epoch, 1, putFresh("k", "v", "1"), removeOp("k", "y")),
+	)
+	wantErrors(k, errs, nil, store.ErrExists, nil)
+	k.scanIs(store.Scan{Kind: "k"}, map[string][]byte{"v": []byte("1"), "w": []byte("there after all"), "z": []byte("1")})
 }
 
 func indexValues(k *kit) {

@@ -163,6 +163,8 @@ func (m *machine) indexOp(t *rapid.T) store.IndexOp {
 		op.Value, op.Delete = nil, true
 	case 1, 2:
 		op.IfAbsent = true
+	case 3:
+		op.Fresh = true
 	}
 	return op
 }

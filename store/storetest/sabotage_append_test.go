@@ -129,6 +129,15 @@ func forgetIfAbsent(b *store.Batch) {
 // ignoresIfAbsent replaces what should be absent.
 func ignoresIfAbsent(h *hooked, _ *brokenEngine) { h.append = edited(h.Store, forgetIfAbsent) }
 
+// believesFresh fails for an entry that is said to be fresh and is there.
+func believesFresh(h *hooked, _ *brokenEngine) {
+	h.append = edited(h.Store, func(b *store.Batch) {
+		for i, op := range b.Index {
+			b.Index[i].IfAbsent = op.IfAbsent || op.Fresh
+		}
+	})
+}
+
 // judgesTogether looks for absent keys in the state before the call only.
 func judgesTogether(h *hooked, _ *brokenEngine) {
 	h.append = func(ctx context.Context, batches []*store.Batch) []error {

@@ -9,7 +9,8 @@ import (
 )
 
 // Strict returns a store that checks every appended event against the standard's
-// strict schema and agentd's own, and fails the test for one that doesn't fit.
+// strict schema and agentd's own, and fails the test for one that doesn't fit, and for an
+// entry that is said to be fresh and isn't.
 // Where the standard's schemas are absent the test's log says so.
 func Strict(tb testing.TB, s store.Store) store.Store {
 	tb.Helper()
@@ -23,6 +24,7 @@ type strictStore struct {
 }
 
 func (s *strictStore) Append(ctx context.Context, batches []*store.Batch) []error {
+	s.checkFresh(ctx, batches)
 	for _, b := range batches {
 		for _, rec := range b.Records {
 			s.standard.Accept(s.tb, rec.Data)
@@ -30,4 +32,20 @@ func (s *strictStore) Append(ctx context.Context, batches []*store.Batch) []erro
 		}
 	}
 	return s.Store.Append(ctx, batches)
+}
+
+// checkFresh fails the test for entries that are there already: engines would have to write the
+// whole group a second time.
+func (s *strictStore) checkFresh(ctx context.Context, batches []*store.Batch) {
+	changed := map[store.IndexKey]bool{} // by what comes before
+	for _, b := range batches {
+		for _, op := range b.Index {
+			if op.Fresh && !op.Delete && !changed[op.ID()] {
+				if _, err := s.Get(ctx, op.Kind, op.Key); err == nil {
+					s.tb.Errorf("an entry is said to be fresh that is there: %s %q", op.Kind, op.Key)
+				}
+			}
+			changed[op.ID()] = true
+		}
+	}
 }
