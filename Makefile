@@ -28,11 +28,15 @@ BENCHTIME ?= 1s
 TEST_TIMEOUT ?= 40m
 # How many packages are tested at a time. Tests wait a good part of their time, for
 # processes and disks: two for each processor keep it busy.
-PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+PACKAGES   ?= $(shell expr 2 \* $(PROCESSORS))
 # Further flags of go test, for example TESTFLAGS="-count=1 -run TestName".
 TESTFLAGS ?=
 # "make lint" vets everything, and with more than go test does by itself.
 VET := -vet=off
+# Compilers and linters spend a good part of their time on garbage: they collect it less often,
+# for some more memory. Not so the tests, some of which hold agentd to what it may take.
+COMPILE := -toolexec "env GOGC=400"
 # What "make test" draws its random tests from: always the same, so that a change
 # fails for its own sake alone. "make test-random" draws others.
 SEED ?= 1
@@ -49,7 +53,7 @@ run: build ## Build agentd and run the server (ARGS="..." for its flags).
 build: ## Build bin/agentd, static, without cgo.
 	@GO=$(GO) sh scripts/go.sh
 	@mkdir -p bin
-	$(GO) build $(TRIM) -o bin/agentd ./cmd/agentd
+	$(GO) build $(COMPILE) $(TRIM) -o bin/agentd ./cmd/agentd
 
 .PHONY: generate
 generate: ## Write everything that is generated from the catalogues.
@@ -73,7 +77,7 @@ lint: $(LINT) ## Formatting, go.mod, golangci-lint (go vet is one of its linters
 	@$(STEP) "Formatting (gofumpt)" $(LINT) fmt --diff
 	@$(STEP) "go.mod and go.sum are tidy" $(GO) mod tidy -diff
 	@$(STEP) "go vet and go.mod, bench" sh -c '$(GO) -C bench vet ./... && $(GO) -C bench mod tidy -diff'
-	@$(STEP) "golangci-lint" $(LINT) run ./...
+	@$(STEP) "golangci-lint" env GOGC=200 $(LINT) run ./...
 	@$(STEP) "Generated files are up to date" $(GO) run -tags bootstrap ./internal/gen/generate -check
 
 # The script decides whether the binary is current: make knows neither the
@@ -91,14 +95,35 @@ test: ## Everything that CI checks: lint and all tests but the long ones, Postgr
 	@RAPID_SEED=$(SEED) sh scripts/phases.sh $(MAKE) --no-print-directory test-steps
 	@printf '\n==> make test: everything passed\n'
 
+# The tests of a machine that has what they need.
+REQUIRE = AGENTD_TEST_POSTGRES=require AGENTD_TEST_POSTGRES_DIR=$$(sh scripts/memory-folder.sh) AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require
+
+# What waits runs beside what computes: packages of Debian come while compilers run, and the
+# pass with the race detector, which computes for most of its time, takes what browsers,
+# processes and databases leave of the processors.
 .PHONY: test-steps
 test-steps:
+	@$(MAKE) --no-print-directory -j2 step-needs step-lint
+	@$(MAKE) --no-print-directory -j2 step-plain step-race
+
+.PHONY: step-needs
+step-needs:
 	@$(STEP) "What the tests need beyond Go" $(MAKE) --no-print-directory needs
+
+.PHONY: step-lint
+step-lint:
 	@$(STEP) "Build" $(MAKE) --no-print-directory build TRIM=
 	@$(STEP) "golangci-lint, the tool" sh scripts/lint-tool.sh
 	@$(MAKE) --no-print-directory lint
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_POSTGRES_DIR=$$(sh scripts/memory-folder.sh) AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
-	@AGENTD_TEST_POSTGRES=require AGENTD_TEST_POSTGRES_DIR=$$(sh scripts/memory-folder.sh) AGENTD_TEST_NODE=require AGENTD_TEST_BROWSER=require $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race
+
+.PHONY: step-plain
+step-plain: $(LOG)
+	@$(REQUIRE) $(STEP) "Tests without the race detector" $(MAKE) --no-print-directory test-plain
+
+# A package for each processor: the pass beside it has two.
+.PHONY: step-race
+step-race: $(LOG)
+	@$(REQUIRE) $(STEP) "Tests with the race detector" $(MAKE) --no-print-directory test-race PACKAGES=$(PROCESSORS)
 
 # Always asked, because go knows better than make whether it is current.
 .PHONY: $(LOG)
@@ -122,17 +147,21 @@ PLAIN = ./internal/escapetest ./cmd/agentd/... ./console ./interop ./store/postg
 
 .PHONY: test-plain
 test-plain: $(LOG) ## The tests of the whole program, of packages without goroutines, and of allocations, without the race detector.
-	$(LOG) $(GO) test $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
-	GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
-	$(LOG) $(GO) test $(TESTFLAGS) -tags interopfixtures -run Fixture -timeout $(TEST_TIMEOUT) ./channel/a2a ./channel/mcpserver
+	$(LOG) $(GO) test $(COMPILE) $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(PLAIN)
+	BUT="$(PLAIN)" GOTEST="$(LOG) $(GO) test" sh scripts/test-plain.sh short $(COMPILE) $(VET) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT)
+	$(LOG) $(GO) test $(COMPILE) $(TESTFLAGS) -tags interopfixtures -run Fixture -timeout $(TEST_TIMEOUT) ./channel/a2a ./channel/mcpserver
 
 LONGEST = ./loop ./work ./store/pebble ./server ./tool/mcp ./session ./channel/mcpserver
+
+# The detector needs cgo, and with cgo Pebble would compress by a library in C: to compile it
+# takes a minute of a processor, and other code would be tested than is shipped.
+RACE = -race -tags pebblegozstd
 
 # Random tests of packages with goroutines make fewer rounds here: a round takes ten
 # times as long, and "make test-random" makes many.
 .PHONY: test-race
 test-race: $(LOG) ## All other quick tests, with the race detector.
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test $(VET) -race -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(LOG) $(GO) test $(COMPILE) $(VET) $(RACE) -p $(PACKAGES) $(TESTFLAGS) -timeout $(TEST_TIMEOUT) $(LONGEST) $$($(GO) list ./... | grep -v -x $$($(GO) list $(PLAIN) | sed 's/^/-e /'))
 
 # Tests with object storage run in the other passes too if VersityGW is in bin, and are
 # named among the skipped ones if it isn't: to compile it takes more than two minutes of a

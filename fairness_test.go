@@ -146,8 +146,17 @@ func (c *crowd) rate(ctx context.Context, account string, sessions int, turns in
 // half of it, so they may take twice as long; without shares they took many times as long. Both
 // are measured in turn on the same machine, and only their ratio counts.
 func TestNoisyAccountLeavesOthersTheirShare(t *testing.T) {
+	leavesOthersTheirShare(t, openPebble(t))
+}
+
+func TestNoisyAccountLeavesOthersTheirShareOverPostgreSQL(t *testing.T) {
+	leavesOthersTheirShare(t, openPostgres(t))
+}
+
+func leavesOthersTheirShare(t *testing.T, s store.Store) {
+	t.Helper()
 	const quiet, noisy, turns, rounds = 2, 128, 40, 8
-	c := openCrowd(t, openPebble(t), 0)
+	c := openCrowd(t, s, 0)
 	measure := func() float64 { return c.rate(t.Context(), "quiet", quiet, turns) }
 	measure() // the sessions are made
 	best := 0.0

@@ -83,7 +83,23 @@ func (p Port) Output(ctx context.Context, c command.Caller, ref string) (*comman
 		return nil, p.explain(ctx, err)
 	}
 	info := blob.Info()
-	return &command.Output{Content: blob, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
+	return &command.Output{Content: content{blob, p, ctx}, MediaType: mediaType, Size: info.Size, ETag: info.Ref}, nil
+}
+
+// content is that of an output. Where it can't be read, the error says what that means.
+type content struct {
+	store.Blob
+	port Port
+	ctx  context.Context //nolint:containedctx // it is that of the call which reads
+}
+
+// Read implements [io.Reader].
+func (c content) Read(p []byte) (int, error) {
+	n, err := c.Blob.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = c.port.explain(c.ctx, storefault.Reading(err))
+	}
+	return n, err
 }
 
 // LocateProcess implements [command.ProcessFinder].

@@ -44,6 +44,7 @@ var engines = []struct {
 }{
 	{"pebble", openPebble},
 	{"postgres", openPostgres},
+	{"nothing", openNothing},
 }
 
 func openPebble(b testing.TB) engine {
@@ -52,6 +53,30 @@ func openPebble(b testing.TB) engine {
 		b.Fatal(err)
 	}
 	return engine{store: s, settle: func(testing.TB) { settlePebble(s) }, written: writtenBytes}
+}
+
+// forgetful is a store that keeps nothing from the end of the warm-up on. What agentd reaches
+// over it bounds what it can reach over any store.
+type forgetful struct {
+	store.Store
+	forgets atomic.Bool
+}
+
+func openNothing(b testing.TB) engine {
+	e := openPebble(b)
+	s := &forgetful{Store: e.store}
+	return engine{
+		store:   s,
+		settle:  func(testing.TB) { s.forgets.Store(true) },
+		written: func(testing.TB) int64 { return 0 },
+	}
+}
+
+func (s *forgetful) Append(ctx context.Context, batches []*store.Batch) []error {
+	if s.forgets.Load() {
+		return make([]error, len(batches))
+	}
+	return s.Store.Append(ctx, batches)
 }
 
 // settlePebble waits for the flushes and compactions under way.

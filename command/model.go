@@ -72,4 +72,7 @@ type ModelPrice struct {
 	// CachedInputPerMTok is for the part of the input that the provider had kept; absent
 	// without a discount.
 	CachedInputPerMTok float64 `json:"cachedInputPerMTok,omitempty"`
+	// CacheWriteInputPerMTok is for the part of the input that the provider keeps for later
+	// requests; absent if it costs what other input does.
+	CacheWriteInputPerMTok float64 `json:"cacheWriteInputPerMTok,omitempty"`
 }

@@ -274,6 +274,9 @@ func (r *rule) checkText(s string) *misfit {
 
 func (r *rule) checkNumber(n float64) *misfit {
 	switch {
+	case n == 0 && r.required && r.min != nil && *r.min > 0:
+		// A number that isn't given is 0.
+		return bad("is missing: a number of at least %v", *r.min)
 	case math.IsNaN(n) || math.IsInf(n, 0):
 		return bad("is not a finite number")
 	case r.min != nil && n < *r.min:

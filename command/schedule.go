@@ -53,11 +53,15 @@ func (p *CreateSchedule) Validate() error {
 		return err
 	}
 	switch {
-	case (p.Cron == "") == (p.EveryMs == 0):
+	case p.Cron == "" && p.EveryMs == 0:
+		return fault.Param("cron", "is missing: give cron or everyMs")
+	case p.Cron != "" && p.EveryMs != 0:
 		return fault.Param("cron", "give either cron or everyMs, not both")
 	case p.EveryMs != 0 && p.EveryMs < minInterval:
 		return fault.Param("everyMs", "must be at least %d", minInterval)
-	case (len(p.Job) == 0) == (len(p.Task) == 0):
+	case len(p.Job) == 0 && len(p.Task) == 0:
+		return fault.Param("job", "is missing: give job or task")
+	case len(p.Job) != 0 && len(p.Task) != 0:
 		return fault.Param("job", "give either job or task, not both")
 	}
 	name, run := p.Starts()

@@ -106,7 +106,7 @@ func shortForm(b []byte, text *string, whole any) error {
 	case len(b) > 0 && b[0] == '"':
 		return json.Unmarshal(b, text)
 	default:
-		return wire.Decode(b, whole)
+		return wire.DecodeValue("", b, whole)
 	}
 }
 

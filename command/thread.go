@@ -169,7 +169,7 @@ func (p *RollbackThread) Validate() error {
 	case err != nil:
 		return err
 	case p.ToTurnID == "" && !p.ToStart:
-		return fault.Param("toTurnId", "is missing")
+		return fault.Param("toTurnId", "is missing: give toTurnId or toStart")
 	case p.ToTurnID != "" && p.ToStart:
 		return fault.Param("toStart", "give either toTurnId or toStart, not both")
 	case p.Diff && !p.Preview:

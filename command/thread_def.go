@@ -21,7 +21,7 @@ func threadDefs() []Def {
 			Name: "resume_thread", Noun: "thread", Form: formOf[ResumeThread, ResumeThreadResult](),
 			Mutates: true, Scope: RoleClient, Available: true, Since: "0.1",
 			Means:   "Lets a blocked thread go on.",
-			Doc:     "What was in flight when the runtime stopped became facts first; recovered lists them. A thread that waits for an action stays blocked and says for which.",
+			Doc:     "What was in flight when the runtime stopped became facts first; recovered lists them. A thread that waits for an action stays blocked and says for which; it goes on by itself once that is answered.",
 			Example: `{"sessionId":"sess_docs","threadId":"thread_main"}`,
 		},
 		{

@@ -129,7 +129,7 @@ func (r *Report) WriteText(w io.Writer, paint *Paint, clean func(string) string)
 	case failed > 0:
 		verdict = paint.with(func(p *Paint) func(string) string { return p.Bad }, "does not conform")
 	}
-	fmt.Fprintf(&b, "%s: %d sources, %d events, %d of %d checks apply, %d failed, %d with advice\n", verdict, r.Sources, r.Events, made, len(r.Checks), failed, advised)
+	fmt.Fprintf(&b, "%s: %s, %s, %d of %d checks apply, %d failed, %d with advice\n", verdict, counted(r.Sources, "source"), counted(r.Events, "event"), made, len(r.Checks), failed, advised)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -210,4 +210,12 @@ func (r *Report) WriteJUnit(w io.Writer, strict bool) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// counted says how many of something there are.
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

@@ -32,6 +32,9 @@ type Usage struct {
 	OutputTokens int64 `json:"outputTokens"`
 	// CachedInputTokens are the part of the input that the provider had kept.
 	CachedInputTokens int64 `json:"cachedInputTokens,omitempty"`
+	// CacheWriteInputTokens are the part of the input that the provider kept for later
+	// requests, where it says so: some charge more for it.
+	CacheWriteInputTokens int64 `json:"cacheWriteInputTokens,omitempty"`
 	// ReasoningTokens are the part of the output that was reasoning.
 	ReasoningTokens int64 `json:"reasoningTokens,omitempty"`
 }

@@ -318,8 +318,10 @@ func (p *Usage) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 1, s.int(&p.OutputTokens)
 	case "cachedInputTokens":
 		return 1 << 2, s.int(&p.CachedInputTokens)
+	case "cacheWriteInputTokens":
+		return 1 << 3, s.int(&p.CacheWriteInputTokens)
 	case "reasoningTokens":
-		return 1 << 3, s.int(&p.ReasoningTokens)
+		return 1 << 4, s.int(&p.ReasoningTokens)
 	}
 	return 0, false
 }

@@ -468,6 +468,7 @@ func (p *Usage) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"inputTokens":`...), p.InputTokens, 10)
 	dst = strconv.AppendInt(append(dst, `,"outputTokens":`...), p.OutputTokens, 10)
 	dst = appendSetInt(dst, `,"cachedInputTokens":`, p.CachedInputTokens)
+	dst = appendSetInt(dst, `,"cacheWriteInputTokens":`, p.CacheWriteInputTokens)
 	dst = appendSetInt(dst, `,"reasoningTokens":`, p.ReasoningTokens)
 	return append(dst, '}')
 }

@@ -140,6 +140,19 @@ func Param(name, format string, args ...any) *Error {
 	return &Error{Kind: InvalidParams, Param: name, Detail: name + ": " + fmt.Sprintf(format, args...)}
 }
 
+// Rename gives the parameter that an error is about the name that the caller knows it
+// by: one that is checked for several commands has another name in each. Other errors
+// stay as they are.
+func Rename(err error, from, to string) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Param != from {
+		return err
+	}
+	renamed := *e
+	renamed.Param, renamed.Detail = to, to+strings.TrimPrefix(e.Detail, from)
+	return &renamed
+}
+
 // Within returns an InvalidParams error about a document that was sent as the parameter
 // name and breaks a schema. Params of a classified cause are paths in the document.
 func Within(name, schema string, err error) *Error {

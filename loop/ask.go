@@ -72,7 +72,7 @@ func (r *toolRun) emitAction(tx *session.Tx, kind, why string, d *permission.Dec
 	scope := r.scope
 	scope.ActionID = actionID
 	if kind == "sandbox_escape" {
-		if plan, err := r.l.planCommand(r.place, true, false); err == nil && len(plan.Exposed) > 0 {
+		if plan, err := r.l.planCommand(r.place, lifted, false); err == nil && len(plan.Exposed) > 0 {
 			why += "; outside of it the runtime's own data can't be hidden: " + strings.Join(plan.Exposed, "; ")
 		}
 	}

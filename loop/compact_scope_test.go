@@ -16,7 +16,7 @@ func TestCompactionBetweenTurnsJoinsNoTurn(t *testing.T) {
 	talk := &runtimetest.TalkingModel{Tokens: 100}
 	priced := func(o *agentd.Options) {
 		talk.Use(o)
-		o.Loop.Models[0].Price = &model.Price{InputPerMTok: 1, OutputPerMTok: 1}
+		o.Loop.Models[0].Price = &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}
 	}
 	k := runtimetest.NewWith(t, priced)
 	r := k.Submit("sess_a", "one")

@@ -27,7 +27,7 @@ import (
 func priced(talk *runtimetest.TalkingModel, budget float64) func(*agentd.Options) {
 	return runtimetest.AllOf(talk.Use, func(o *agentd.Options) {
 		dollar := 1.0
-		o.Loop.Models[0].Price = &model.Price{InputPerMTok: dollar, OutputPerMTok: dollar, Row: "test"}
+		o.Loop.Models[0].Price = &model.Price{Rates: model.Rates{InputPerMTok: dollar, OutputPerMTok: dollar}, Row: "test"}
 		o.Loop.Budget = model.Budget{SessionCostUSD: budget}
 	})
 }

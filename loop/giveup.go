@@ -8,6 +8,7 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store/storefault"
 )
 
 // Bounds of the time after which a thread is looked at again whose session could not be
@@ -23,6 +24,9 @@ const (
 // while, for as long as the store is away.
 func (l *Loop) giveUp(k key, err error) bool {
 	kind := fault.KindOf(err)
+	if storefault.Passes(err) { // what was read past the session has the store's own errors
+		kind = fault.Unavailable
+	}
 	if (kind == fault.Unavailable && l.ctx.Err() != nil) || kind == fault.NotFound {
 		return false
 	}

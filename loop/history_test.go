@@ -239,3 +239,27 @@ func TestRollbackWithoutAVault(t *testing.T) {
 		t.Errorf("a rollback to nowhere: %v", err)
 	}
 }
+
+// TestARollbackNamesWhatItTakesBackAlone: what an earlier rollback took back is not said to
+// be affected by a later one.
+func TestARollbackNamesWhatItTakesBackAlone(t *testing.T) {
+	var heard runtimetest.Listener
+	k, turns := runtimetest.ThreeEdits(t, &heard)
+	calls := map[string][]string{}
+	for _, e := range k.Facts("sess_a") {
+		if e.Type == event.TypeToolResult {
+			calls[e.TurnID] = append(calls[e.TurnID], e.ToolCallID)
+		}
+	}
+	rollback(k, turns[1], nil)
+	rollback(k, turns[0], nil)
+	rollback(k, turns[0], nil)
+	var got [][]string
+	for _, p := range runtimetest.Payloads[*event.RollbackCompleted](k, "sess_a") {
+		got = append(got, p.AffectedTools)
+	}
+	want := [][]string{calls[turns[2].TurnID], calls[turns[1].TurnID], nil}
+	if !slices.EqualFunc(got, want, slices.Equal) || len(want[0]) != 1 || len(want[1]) != 2 {
+		t.Errorf("affected are %v, want %v", got, want)
+	}
+}

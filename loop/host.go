@@ -106,7 +106,7 @@ func (h *toolHost) close() {
 // Changing implements [tool.Host]. The file tools run in this process, where no
 // kernel holds the profile: this is where read_only does.
 func (h *toolHost) Changing(ctx context.Context, path string) error {
-	if h.r.l.opt.Sandbox.Mode == sandbox.ReadOnly && !h.r.outside {
+	if h.r.l.opt.Sandbox.Mode == sandbox.ReadOnly && h.r.confining != lifted {
 		err := tool.Errorf(tool.SandboxViolation, "the workspace is read-only: sandbox.mode is read_only")
 		err.Boundary, err.Path, err.Liftable = "filesystem", path, true
 		return err

@@ -180,7 +180,7 @@ func TestClientSideRateLimit(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	k := runtimetest.NewWith(t, func(o *agentd.Options) {
-		o.Loop.Models = []model.Info{{Provider: "script", Model: "dear", HasCredential: true, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}}}
+		o.Loop.Models = []model.Info{{Provider: "script", Model: "dear", HasCredential: true, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}}}
 		o.Loop.DefaultModel, o.Loop.Budget = "script/dear", model.Budget{SessionCostUSD: 1}
 		o.Loop.Providers = []model.Provider{o.Provider}
 		o.Provider = nil
@@ -207,7 +207,7 @@ func TestBudget(t *testing.T) {
 func TestBudgetWithinATurn(t *testing.T) {
 	spend := &script.Usage{InputTokens: 1_000_000}
 	k := runtimetest.NewWith(t, func(o *agentd.Options) {
-		o.Loop.Models = []model.Info{{Provider: "script", Model: "dear", Capabilities: []string{model.CapTools}, HasCredential: true, Price: &model.Price{InputPerMTok: 2, OutputPerMTok: 1}}}
+		o.Loop.Models = []model.Info{{Provider: "script", Model: "dear", Capabilities: []string{model.CapTools}, HasCredential: true, Price: &model.Price{Rates: model.Rates{InputPerMTok: 2, OutputPerMTok: 1}}}}
 		o.Loop.DefaultModel, o.Loop.Budget = "script/dear", model.Budget{SessionCostUSD: 1}
 		o.Loop.Providers = []model.Provider{o.Provider}
 		o.Provider = nil

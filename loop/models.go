@@ -94,7 +94,8 @@ func (o *Offer) record(i *model.Info) command.ModelRecord {
 		out.CredentialHint = i.CredentialHint
 	}
 	if i.Price != nil {
-		out.Price = &command.ModelPrice{InputPerMTok: i.Price.InputPerMTok, OutputPerMTok: i.Price.OutputPerMTok, CachedInputPerMTok: i.Price.CachedInputPerMTok}
+		price := command.ModelPrice(i.Price.Rates)
+		out.Price = &price
 	}
 	return out
 }

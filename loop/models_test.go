@@ -14,8 +14,8 @@ import (
 func TestModelsAreListed(t *testing.T) {
 	k := runtimetest.NewWith(t, func(o *agentd.Options) {
 		o.Loop.Models = append(o.Loop.Models,
-			model.Info{Provider: "script", Model: "cheap", Capabilities: []string{"tools"}, ContextWindow: 1000, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 2}},
-			model.Info{Provider: "script", Model: "dear", ContextWindow: 500, Price: &model.Price{InputPerMTok: 10, OutputPerMTok: 20}, NeedsCredential: true, CredentialHint: "set KEY"})
+			model.Info{Provider: "script", Model: "cheap", Capabilities: []string{"tools"}, ContextWindow: 1000, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 2}}},
+			model.Info{Provider: "script", Model: "dear", ContextWindow: 500, Price: &model.Price{Rates: model.Rates{InputPerMTok: 10, OutputPerMTok: 20}}, NeedsCredential: true, CredentialHint: "set KEY"})
 		o.Loop.Fallback = []string{"script/dear"}
 	})
 	for _, c := range []struct {

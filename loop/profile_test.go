@@ -95,8 +95,8 @@ func TestTaskProfileThatNoModelMeets(t *testing.T) {
 func TestTaskProfileSaysHowToChoose(t *testing.T) {
 	var heard runtimetest.Listener
 	caps := []string{model.CapTools}
-	dear := model.Info{Model: "dear", Capabilities: caps, Price: &model.Price{InputPerMTok: 9, OutputPerMTok: 9}}
-	cheap := model.Info{Model: "cheap", Capabilities: caps, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}}
+	dear := model.Info{Model: "dear", Capabilities: caps, Price: &model.Price{Rates: model.Rates{InputPerMTok: 9, OutputPerMTok: 9}}}
+	cheap := model.Info{Model: "cheap", Capabilities: caps, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}}
 	change := runtimetest.AllOf(withCapabilities(&heard, dear, cheap), func(o *agentd.Options) { o.Loop.Fallback = []string{"script/dear"} })
 	k := runtimetest.NewWith(t, change, script.Answer{Error: &script.Error{Category: "server_error", Message: "no"}})
 	runtimetest.Do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})

@@ -136,7 +136,7 @@ func (r *toolRun) recordFailure(ctx context.Context, err error, partial *tool.Re
 		}
 		if failed.Category == tool.SandboxViolation {
 			r.emitViolation(tx, failed)
-			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && !r.outside && r.worksOutside(failed) {
+			if r.l.modeOf(tx.State, t, t.Active) == permission.ModeOnFailure && !r.l.opt.NobodyToAsk && r.confining != lifted && r.worksOutside(failed) {
 				r.askOutside(tx, t, failed)
 				return
 			}

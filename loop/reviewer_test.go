@@ -159,7 +159,7 @@ func TestReviewerFailsClosed(t *testing.T) {
 func TestReviewerStaysWithinItsBudget(t *testing.T) {
 	j := &judge{answer: says(allowVerdict), Reviewer: loop.Reviewer{SessionCostUSD: 0.000001}}
 	priced := func(o *agentd.Options) {
-		o.Loop.Models = []model.Info{{Provider: "script", Model: "test", Capabilities: []string{"tools", "streaming"}, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}}}
+		o.Loop.Models = []model.Info{{Provider: "script", Model: "test", Capabilities: []string{"tools", "streaming"}, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}}}
 		o.Loop.Providers, o.Provider, o.Model = []model.Provider{o.Provider}, nil, ""
 	}
 	k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("default"), j.installReviewer, priced), slicesConcat(writesWhen("Write a.", "src/a"), writesWhen("Write b.", "src/b"))...)

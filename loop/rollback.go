@@ -30,8 +30,17 @@ type takenBack struct {
 	artefact  []string
 	children  []string
 	jobs      []string
+	// found is what turns did that may have been taken back before.
+	found []finding
 	// since is the fact that gave the session the place that it has; 0 if it always had it.
 	since uint64
+}
+
+// finding is something that a turn did, and the list that it belongs to if the turn is
+// taken back now.
+type finding struct {
+	turnID, id string
+	list       *[]string
 }
 
 // rollbackThread takes turns back, with the files that they changed if that is
@@ -178,6 +187,11 @@ func (l *Loop) readBack(ctx context.Context, b *takenBack, sessionID, threadID s
 	}
 	b.turns = slices.DeleteFunc(b.turns, func(id string) bool { return gone[id] })
 	b.changes = slices.DeleteFunc(b.changes, func(t workspace.Turned) bool { return gone[t.TurnID] })
+	for _, f := range b.found {
+		if !gone[f.turnID] {
+			*f.list = append(*f.list, f.id)
+		}
+	}
 	if b.turns == nil {
 		b.turns = []string{}
 	}
@@ -200,17 +214,17 @@ func (b *takenBack) recordFact(e *event.Event, gone map[string]bool) {
 		b.turns = append(b.turns, e.TurnID)
 		b.changes = append(b.changes, workspace.Turned{TurnID: e.TurnID})
 	case *event.ToolResult:
-		b.tools = append(b.tools, e.ToolCallID)
+		b.recordFinding(e, e.ToolCallID, &b.tools)
 		b.changed(e, p.ChangedFiles)
 	case *event.ToolFailed:
-		b.tools = append(b.tools, e.ToolCallID)
+		b.recordFinding(e, e.ToolCallID, &b.tools)
 		b.changed(e, p.ChangedFiles)
 	case *event.ArtifactChanged:
-		b.artefact = append(b.artefact, e.ArtifactID)
+		b.recordFinding(e, e.ArtifactID, &b.artefact)
 	case *event.SubagentSpawned:
-		b.children = append(b.children, e.SubagentID)
+		b.recordFinding(e, e.SubagentID, &b.children)
 	case *event.JobCreated:
-		b.jobs = append(b.jobs, e.JobID)
+		b.recordFinding(e, e.JobID, &b.jobs)
 	case *event.RollbackCompleted:
 		for _, id := range ownTurns(p) {
 			// Taken back before. Whether its files were is another matter: if they were
@@ -218,6 +232,11 @@ func (b *takenBack) recordFact(e *event.Event, gone map[string]bool) {
 			gone[id] = true
 		}
 	}
+}
+
+// recordFinding keeps what a turn did until it is known which turns are taken back now.
+func (b *takenBack) recordFinding(e *event.Event, id string, list *[]string) {
+	b.found = append(b.found, finding{e.TurnID, id, list})
 }
 
 func (b *takenBack) changed(e *event.Event, files []event.FileChange) {

@@ -179,9 +179,9 @@ func (l *Loop) emitTurnFailed(tx *session.Tx, t *state.Thread, e FailTurn) {
 	case "routing_not_possible":
 		why.Advice = "see routing.not_possible for each model's reason"
 	case "step_limit":
-		why.Advice = "submit another turn to go on, or raise options.maxSteps"
+		why.Advice = "submit another turn to go on, or allow more model calls for a turn"
 	case "timed_out":
-		why.Advice, why.Retryable = "submit another turn to go on, or raise options.timeoutMs", true
+		why.Advice, why.Retryable = "submit another turn to go on, or allow more time for a turn", true
 		if i := t.Active.Interrupt; i != nil && i.Inactivity() {
 			why.Advice = "raise retryPolicy.inactivityTimeoutMs if the work may be silent for longer"
 		}

@@ -177,6 +177,40 @@ func TestManualRecoveryWaitsForResume(t *testing.T) {
 	}
 }
 
+// TestAResumedThreadThatWaitsGoesOnWithItsAnswer: after a restart by hand, a thread that
+// waits for an answer needs resume_thread once and the answer once, in either order.
+func TestAResumedThreadThatWaitsGoesOnWithItsAnswer(t *testing.T) {
+	for _, first := range []string{"resume", "answer"} {
+		t.Run(first, func(t *testing.T) {
+			k := runtimetest.New(t, runtimetest.WritesFile("a.txt", "a"), runtimetest.Says("done"))
+			r := k.Submit("sess_m", "go")
+			action, _ := k.WaitForAction("sess_m", 1)
+			k.Close()
+			k.Manual = true
+			k.Open()
+			k.WaitFor("sess_m", runtimetest.FactIs(event.TypeThreadUpdated, ""))
+			resume := func(status string) {
+				t.Helper()
+				got := runtimetest.Do[command.ResumeThreadResult](k, &command.ResumeThread{SessionID: "sess_m", ThreadID: r.ThreadID})
+				if got.Status != status || !slices.Equal(got.Recovered, []string{"recovery_manual"}) {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if first == "resume" {
+				resume("blocked")
+				if read := k.Thread(r); read.Status != "blocked" || read.Phase != "waiting_permission" {
+					t.Errorf("the thread is %s/%s", read.Status, read.Phase)
+				}
+				k.Respond(action, "allow")
+			} else {
+				k.Respond(action, "allow")
+				resume("resumed")
+			}
+			k.Completes(r)
+		})
+	}
+}
+
 func TestWithoutRecoveryOthersWorkIsLeftAlone(t *testing.T) {
 	var h runtimetest.HaltingModel
 	k := runtimetest.NewWith(t, h.Use, runtimetest.Says("very slowly"))

@@ -1,8 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"agentd/event"
 )
 
 // Capabilities that a model may have and a turn may need.
@@ -53,16 +56,11 @@ type Limits struct {
 	TokensPerMinute   int64
 }
 
-// Price is what tokens cost, in US dollars for a million.
+// Price is what tokens cost.
 type Price struct {
-	InputPerMTok  float64
-	OutputPerMTok float64
-	// CachedInputPerMTok is for the part of the input that the provider had kept.
-	// 0 means that there is no discount: providers that give cached input away are
-	// not known, and a forgotten figure must not make requests look free.
-	CachedInputPerMTok float64
-	// Long replaces the figures above for requests with a long input; nil if the
-	// price doesn't depend on the length.
+	Rates
+	// Long replaces the rates for requests with a long input; nil if the price doesn't
+	// depend on the length.
 	Long *LongPrice
 	// Row names where the figures come from, for the facts that use them.
 	Row string
@@ -70,10 +68,41 @@ type Price struct {
 
 // LongPrice is the price of a request whose input is longer than Above tokens.
 type LongPrice struct {
-	Above              int64
-	InputPerMTok       float64
-	OutputPerMTok      float64
+	Above int64
+	Rates
+}
+
+// Rates are prices in US dollars for a million tokens.
+type Rates struct {
+	InputPerMTok  float64
+	OutputPerMTok float64
+	// CachedInputPerMTok is for the part of the input that the provider had kept.
+	// 0 means that there is no discount: providers that give cached input away are
+	// not known, and a forgotten figure must not make requests look free.
 	CachedInputPerMTok float64
+	// CacheWriteInputPerMTok is for the part of the input that the provider keeps for later
+	// requests. 0 means that it costs what other input does.
+	CacheWriteInputPerMTok float64
+}
+
+// cost is that of a usage, in millionths of a dollar.
+func (r Rates) cost(u event.Usage) float64 {
+	input, output := max(0, u.InputTokens), max(0, u.OutputTokens)
+	read := min(max(0, u.CachedInputTokens), input)
+	written := min(max(0, u.CacheWriteInputTokens), input-read)
+	return float64(input-read-written)*r.InputPerMTok +
+		float64(read)*cmp.Or(r.CachedInputPerMTok, r.InputPerMTok) +
+		float64(written)*cmp.Or(r.CacheWriteInputPerMTok, r.InputPerMTok) +
+		float64(output)*r.OutputPerMTok
+}
+
+// CacheWriteRate is what a vendor charges for input that it keeps for later requests, given its
+// rate for input; 0 if that is no other.
+func CacheWriteRate(vendor string, input float64) float64 {
+	if vendor == "anthropic" {
+		return 1.25 * input // for the five minutes that its adapter asks for
+	}
+	return 0
 }
 
 // Find returns the models that a name can mean, as indexes into models. With a

@@ -77,7 +77,7 @@ func TestTableIsNotShared(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	own := &model.Price{InputPerMTok: 7, Row: "config"}
+	own := &model.Price{Rates: model.Rates{InputPerMTok: 7}, Row: "config"}
 	for _, c := range []struct {
 		name   string
 		in     model.Info

@@ -26,28 +26,24 @@ func ExpectedOutput(i Info, maxOutput int64, earlier event.Usage, answers int64)
 }
 
 // Cost is what a request with that usage costs, and on which basis; nil where no
-// price is known. Cached tokens are part of the input and cost their own price.
-// Reasoning tokens are part of the output.
+// price is known. Tokens that were read from the provider's cache and that were written
+// to it are parts of the input and cost their own prices. Reasoning tokens are part of the
+// output.
 func Cost(i Info, u event.Usage) (usd *float64, basis string) {
 	p := i.Price
 	if p == nil {
 		return nil, "no price is known for " + i.ID()
 	}
-	in, out, cached := p.InputPerMTok, p.OutputPerMTok, p.CachedInputPerMTok
+	rates := p.Rates
 	basis = p.Row
 	if p.Long != nil && u.InputTokens > p.Long.Above {
-		in, out, cached = p.Long.InputPerMTok, p.Long.OutputPerMTok, p.Long.CachedInputPerMTok
+		rates = p.Long.Rates
 		basis += " (long input)"
-	}
-	if cached == 0 {
-		cached = in
 	}
 	if basis == "" {
 		basis = "price of " + i.ID()
 	}
-	input, answer := max(0, u.InputTokens), max(0, u.OutputTokens)
-	kept := min(max(0, u.CachedInputTokens), input)
-	sum := (float64(input-kept)*in + float64(kept)*cached + float64(answer)*out) / 1e6
+	sum := rates.cost(u) / 1e6
 	// Sums of many requests stay readable when each is exact to a billionth.
 	sum = math.Round(sum*1e9) / 1e9
 	return &sum, basis

@@ -11,10 +11,13 @@ import (
 )
 
 func TestCost(t *testing.T) {
-	priced := model.Info{Provider: "p", Model: "m", Price: &model.Price{InputPerMTok: 2, OutputPerMTok: 10, CachedInputPerMTok: 0.5, Row: "config p/m"}}
-	nocache := model.Info{Provider: "p", Model: "m", Price: &model.Price{InputPerMTok: 2, OutputPerMTok: 10}}
+	rates := model.Rates{InputPerMTok: 2, OutputPerMTok: 10, CachedInputPerMTok: 0.5, CacheWriteInputPerMTok: 2.5}
+	priced := model.Info{Provider: "p", Model: "m", Price: &model.Price{Rates: rates, Row: "config p/m"}}
+	nocache := model.Info{Provider: "p", Model: "m", Price: &model.Price{Rates: model.Rates{InputPerMTok: 2, OutputPerMTok: 10}}}
 	long := priced
-	long.Price = &model.Price{InputPerMTok: 2, OutputPerMTok: 10, CachedInputPerMTok: 0.5, Row: "row", Long: &model.LongPrice{Above: 1000, InputPerMTok: 4, OutputPerMTok: 20, CachedInputPerMTok: 1}}
+	long.Price = &model.Price{Rates: rates, Row: "row", Long: &model.LongPrice{
+		Above: 1000, Rates: model.Rates{InputPerMTok: 4, OutputPerMTok: 20, CachedInputPerMTok: 1, CacheWriteInputPerMTok: 5},
+	}}
 	for _, c := range []struct {
 		name  string
 		info  model.Info
@@ -25,6 +28,10 @@ func TestCost(t *testing.T) {
 		{"nothing", priced, event.Usage{}, 0, "config p/m"},
 		{"input and output", priced, event.Usage{InputTokens: 1_000_000, OutputTokens: 100_000}, 3, "config p/m"},
 		{"a part is cached", priced, event.Usage{InputTokens: 1_000_000, CachedInputTokens: 400_000}, 1.4, "config p/m"},
+		{"a part is kept for later", priced, event.Usage{InputTokens: 1_000_000, CachedInputTokens: 400_000, CacheWriteInputTokens: 200_000}, 1.5, "config p/m"},
+		{"more kept than sent", priced, event.Usage{InputTokens: 1_000_000, CachedInputTokens: 400_000, CacheWriteInputTokens: 9_000_000}, 1.7, "config p/m"},
+		{"no price for what is kept", nocache, event.Usage{InputTokens: 1_000_000, CacheWriteInputTokens: 1_000_000}, 2, "price of p/m"},
+		{"long and kept", long, event.Usage{InputTokens: 2000, CacheWriteInputTokens: 2000}, 0.01, "row (long input)"},
 		{"more cached than sent", priced, event.Usage{InputTokens: 1_000_000, CachedInputTokens: 9_000_000}, 0.5, "config p/m"},
 		{"no price for cached", nocache, event.Usage{InputTokens: 1_000_000, CachedInputTokens: 1_000_000}, 2, "price of p/m"},
 		{"reasoning is part of the output", priced, event.Usage{OutputTokens: 100_000, ReasoningTokens: 90_000}, 1, "config p/m"},
@@ -42,8 +49,25 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// Anthropic takes a quarter more for input that it keeps, which its adapter asks for with every
+// request.
+func TestBuiltinPricesOfKeptInput(t *testing.T) {
+	for _, vendor := range []string{"openai", "anthropic", "gemini"} {
+		for _, i := range model.Builtin(vendor) {
+			want := i.Price.InputPerMTok
+			if vendor == "anthropic" {
+				want *= 1.25
+			}
+			usd, _ := model.Cost(i, event.Usage{InputTokens: 1000, CacheWriteInputTokens: 1000})
+			if usd == nil || math.Abs(*usd-want/1000) > 1e-9 {
+				t.Errorf("%s %s: %v for input that costs %v", vendor, i.Model, usd, want)
+			}
+		}
+	}
+}
+
 func TestCostFacts(t *testing.T) {
-	priced := model.Info{Provider: "p", Model: "m", Price: &model.Price{InputPerMTok: 2, OutputPerMTok: 10, Row: "row"}}
+	priced := model.Info{Provider: "p", Model: "m", Price: &model.Price{Rates: model.Rates{InputPerMTok: 2, OutputPerMTok: 10}, Row: "row"}}
 	est := model.CostEstimated(priced, "req_1", 1000, 100)
 	if *est.CostUSD != 0.003 || est.Basis != "row" || est.Currency != "USD" || est.InputTokens != 1000 {
 		t.Errorf("%+v", est)

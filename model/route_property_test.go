@@ -26,7 +26,7 @@ func drawModels(t *rapid.T) []model.Info {
 			NeedsCredential: rapid.Bool().Draw(t, "needs"), HasCredential: rapid.Bool().Draw(t, "has"),
 		}
 		if rapid.Bool().Draw(t, "priced") {
-			out[i].Price = &model.Price{InputPerMTok: float64(rapid.IntRange(0, 3).Draw(t, "in")), OutputPerMTok: 1}
+			out[i].Price = &model.Price{Rates: model.Rates{InputPerMTok: float64(rapid.IntRange(0, 3).Draw(t, "in")), OutputPerMTok: 1}}
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 // fleet is what the cases choose from.
 func fleet() []model.Info {
 	price := func(in, out float64) *model.Price {
-		return &model.Price{InputPerMTok: in, OutputPerMTok: out, Row: "config"}
+		return &model.Price{Rates: model.Rates{InputPerMTok: in, OutputPerMTok: out}, Row: "config"}
 	}
 	tools := []string{model.CapTools, model.CapStreaming}
 	return []model.Info{

@@ -140,8 +140,8 @@ func recorded(t testing.TB) *kit {
 	k := newKit(t, func(o *agentd.Options) {
 		o.Loop.Budget = model.Budget{SessionCostUSD: 1}
 		o.Loop.Models = []model.Info{
-			{Provider: "script", Model: "test", HasCredential: true, Capabilities: []string{model.CapTools, model.CapStreaming}, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}},
-			{Provider: "script", Model: "other", HasCredential: true, Capabilities: []string{model.CapTools, model.CapStreaming}, Price: &model.Price{InputPerMTok: 1, OutputPerMTok: 1}},
+			{Provider: "script", Model: "test", HasCredential: true, Capabilities: []string{model.CapTools, model.CapStreaming}, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}},
+			{Provider: "script", Model: "other", HasCredential: true, Capabilities: []string{model.CapTools, model.CapStreaming}, Price: &model.Price{Rates: model.Rates{InputPerMTok: 1, OutputPerMTok: 1}}},
 		}
 		o.Loop.Providers, o.Loop.DefaultModel = []model.Provider{o.Provider}, "script/test"
 		o.Provider, o.Model = nil, ""

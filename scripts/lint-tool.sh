@@ -18,8 +18,9 @@ if [ -x bin/golangci-lint ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
 fi
 mkdir -p bin
 echo "building golangci-lint (once; takes minutes on a fresh machine)"
+# Compiled as go test compiles, without -trimpath, so that both share the standard library.
 # Hundreds of lines about downloads are of interest only if the build fails.
-if ! go build -C tools -trimpath -o ../bin/golangci-lint "$package" >"$log" 2>&1; then
+if ! GOGC=400 go build -C tools -ldflags "-s -w" -o ../bin/golangci-lint "$package" >"$log" 2>&1; then
 	cat "$log" >&2
 	exit 1
 fi

@@ -22,7 +22,8 @@ import (
 // HTTP and as its published schema describes it, each parameter with each type that it
 // must not have, and leaves out each set of required ones. All are refused with a
 // problem that names the parameter: a door that panics, blames itself or takes
-// something else than it says it takes is found here.
+// something else than it says it takes is found here. What is named is always a
+// parameter of that command, not of another one that checks the same thing.
 func TestEveryParameterOfEveryTypeIsAnswered(t *testing.T) {
 	r := runLive(t)
 	asked := 0
@@ -96,7 +97,10 @@ func (m *matrix) leaveOut(path []string, s *schema) {
 			for _, name := range missing {
 				body = m.withValueAt(&m.root, body, append(slices.Clone(path), name), value)
 			}
-			m.refused(fmt.Sprintf("without %v of %v", missing, path), body, missing...)
+			p := m.refused(fmt.Sprintf("without %v of %v", missing, path), body, missing...)
+			if !strings.Contains(p.Detail, ": is missing") {
+				m.t.Errorf("%s without %v of %v isn't said to lack anything: %s", m.name, missing, path, p.Detail)
+			}
 		}
 	}
 	m.inside(path, s, m.leaveOut)
@@ -108,6 +112,7 @@ func (m *matrix) mistype(path []string, s *schema) {
 	m.inside(path, s, func(at []string, member *schema) {
 		for _, kind := range slices.Sorted(maps.Keys(wrongValues)) {
 			if m.takes(member, kind) {
+				m.answered(fmt.Sprintf("%s with a %s", strings.Join(at, "."), kind), m.withValueAt(&m.root, m.example, at, wrongValues[kind]))
 				continue
 			}
 			what := fmt.Sprintf("%s with %s", strings.Join(at, "."), kind)
@@ -265,24 +270,58 @@ func (m *matrix) ask(body any) answer {
 }
 
 // refused wants a fault of the parameters that names one of these.
-func (m *matrix) refused(what string, body any, names ...string) {
+func (m *matrix) refused(what string, body any, names ...string) (p wire.Problem) {
 	m.t.Helper()
 	a := m.ask(body)
-	var p wire.Problem
 	if err := json.Unmarshal(a.body, &p); err != nil || a.status != http.StatusBadRequest || p.Code != "invalid_params" {
 		m.t.Errorf("%s %s: %d %.300s", m.name, what, a.status, a.body)
-		return
+		return p
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(p.Param, name) && strings.Contains(p.Detail, name) }) {
 		m.t.Errorf("%s %s: none of %v is named: %.300s", m.name, what, names, a.body)
 	}
+	m.namesItsOwn(what, &p)
+	return p
 }
 
 // answered wants an answer that doesn't blame the server.
 func (m *matrix) answered(what string, body any) {
 	m.t.Helper()
-	if a := m.ask(body); a.status >= http.StatusInternalServerError {
+	a := m.ask(body)
+	if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable {
 		m.t.Errorf("%s %s: %d %.300s", m.name, what, a.status, a.body)
+	}
+	var p wire.Problem
+	if a.status == http.StatusBadRequest && json.Unmarshal(a.body, &p) == nil {
+		m.namesItsOwn(what, &p)
+	}
+}
+
+// namesItsOwn wants a problem about a parameter to name one that the command has, and to
+// speak of it, not of the body.
+func (m *matrix) namesItsOwn(what string, p *wire.Problem) {
+	m.t.Helper()
+	if p.Param == "" || strings.Contains(p.Detail, "unknown parameter") {
+		return
+	}
+	if strings.Contains(p.Detail, "the body") {
+		m.t.Errorf("%s %s: %s", m.name, what, p.Detail)
+	}
+	s := &m.root
+	for _, step := range strings.FieldsFunc(p.Param, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		s = m.resolve(s)
+		member, known := s.Properties[step]
+		switch {
+		case known:
+			s = &member
+		case s.Items != nil:
+			s = s.Items
+		case s.Properties == nil || string(s.AdditionalProperties) != "false":
+			return // what is below it has no names of its own
+		default:
+			m.t.Errorf("%s %s: it has no parameter %s: %s", m.name, what, p.Param, p.Detail)
+			return
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,15 +53,45 @@ func (s *Server) serveOutput(w http.ResponseWriter, r *http.Request, q *request)
 		h.Set("Content-Disposition", "attachment")
 	}
 	tidyRange(r.Header)
+	read := &firstRead{ReadSeeker: out.Content}
 	pw := &problemWriter{ResponseWriter: w, requestID: q.id, detail: "the range lies outside of the content or can't be read"}
 	if r.Method != http.MethodHead {
 		pw.admit = func(h http.Header) error {
 			n, _ := strconv.Atoi(h.Get("Content-Length")) // it is always there, and ours
-			return held.chargeAnswer(min(n, outputPart), false)
+			if err := held.chargeAnswer(min(n, outputPart), false); err != nil || n == 0 {
+				return err
+			}
+			return read.begin()
 		}
 	}
-	http.ServeContent(pw, r, "", time.Time{}, out.Content)
-	return nil
+	http.ServeContent(pw, r, "", time.Time{}, read)
+	return read.err
+}
+
+// firstRead is a content of which something is read before the answer begins: where it can't be
+// read, the answer says so, and isn't one that ends in the middle.
+type firstRead struct {
+	io.ReadSeeker
+	// err is the first error of reading.
+	err error
+}
+
+// begin reads at the position and goes back there. A content keeps the part that it read last.
+func (f *firstRead) begin() error {
+	if _, err := f.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	_, err := f.Seek(-1, io.SeekCurrent)
+	return err
+}
+
+// Read implements [io.Reader].
+func (f *firstRead) Read(p []byte) (int, error) {
+	n, err := f.ReadSeeker.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && f.err == nil {
+		f.err = err
+	}
+	return n, err
 }
 
 // tidyRange prepares a Range for net/http, which is less lenient than RFC 9110: the

@@ -1,9 +1,16 @@
 package server_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"agentd/fault"
 )
 
 func TestOutputs(t *testing.T) {
@@ -79,5 +86,61 @@ func TestReferencesWithTricks(t *testing.T) {
 		if p := a.problem(t); a.status != 404 || p.Code != "not_found" {
 			t.Errorf("%s: %d %s", ref, a.status, a.body)
 		}
+	}
+}
+
+// cutContent can't be read from a position on.
+type cutContent struct {
+	io.ReadSeeker
+	from int64
+	err  error
+}
+
+func (c *cutContent) Close() error { return nil }
+
+func (c *cutContent) Read(p []byte) (int, error) {
+	at, err := c.Seek(0, io.SeekCurrent)
+	if err != nil || at >= c.from {
+		return 0, errors.Join(err, c.err)
+	}
+	return c.ReadSeeker.Read(p[:min(int64(len(p)), c.from-at)])
+}
+
+// TestOutputsThatCantBeRead: where a content can't be read from where the answer begins, the
+// answer says why; one that breaks off later is too short for its length.
+func TestOutputsThatCantBeRead(t *testing.T) {
+	r := run(t, nil)
+	ref := "sha256:0123"
+	get := func(from int64, header ...string) *http.Request {
+		away := fault.New(fault.Unavailable, "the content is away")
+		away.RetryAfter = 2 * time.Second
+		r.fake.putOutput(ref, "text/plain", []byte("0123456789"))
+		out := r.fake.outputs[ref]
+		out.Content = &cutContent{bytes.NewReader([]byte("0123456789")), from, away}
+		req := r.request("GET", "/v1/outputs/"+url.PathEscape(ref), "")
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		return req
+	}
+	for _, c := range []struct {
+		from  int64
+		asked string
+	}{{0, ""}, {3, "bytes=3-4"}, {0, "bytes=0-1,3-4"}} {
+		a := r.sendRequest(get(c.from, "Range", c.asked))
+		if p := a.problem(t); a.status != 503 || p.Detail != "the content is away" || a.header.Get("Retry-After") != "2" || a.header.Get("ETag") != "" || a.header.Get("Content-Range") != "" {
+			t.Errorf("%q: %d %s %v", c.asked, a.status, a.body, a.header)
+		}
+	}
+	if a := r.sendRequest(get(3, "Range", "bytes=0-2")); a.status != 206 || string(a.body) != "012" {
+		t.Errorf("a range before: %d %s", a.status, a.body)
+	}
+	res, err := http.DefaultClient.Do(get(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, err := io.ReadAll(res.Body); string(got) != "012" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("one that breaks off: %q, %v", got, err)
 	}
 }

@@ -80,23 +80,26 @@ var feedNames = []string{"after", "lastEventId", "types", "profile", "view"}
 // maxCursor bounds the length of a feed's cursor.
 const maxCursor = 4096
 
+// cursorText is a cursor of the feed as a client gave it, and the name that it gave it under.
+type cursorText struct{ name, value string }
+
 // parseFeedQuery reads what a client asks of the feed. The header wins over lastEventId,
 // which wins over after.
-func parseFeedQuery(r *http.Request) (after string, f filter, err error) {
+func parseFeedQuery(r *http.Request) (after cursorText, f filter, err error) {
 	values, err := queryValues(r, feedNames)
 	if err != nil {
-		return "", f, err
+		return after, f, err
 	}
-	for _, from := range []struct{ name, value string }{
+	for _, from := range []cursorText{
 		{"after", values.Get("after")}, {"lastEventId", values.Get("lastEventId")}, {"Last-Event-ID", r.Header.Get("Last-Event-ID")},
 	} {
 		switch {
 		case from.value == "" && values.Has(from.name):
-			return "", f, fault.Param(from.name, "is empty; leave it out to begin now")
+			return after, f, fault.Param(from.name, "is empty; leave it out to begin now")
 		case len(from.value) > maxCursor:
-			return "", f, fault.Param(from.name, "is longer than %d bytes: it is not a cursor of this feed", maxCursor)
+			return after, f, fault.Param(from.name, "is longer than %d bytes: it is not a cursor of this feed", maxCursor)
 		case from.value != "":
-			after = from.value
+			after = from
 		}
 	}
 	f, err = newFilter(values.Get("types"), values.Get("profile"), values.Get("view"))

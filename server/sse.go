@@ -192,7 +192,10 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, q *request) e
 		return err
 	}
 	return s.serveStream(w, r, q, &f, feedIDs, streamStart{
-		open: func(ctx context.Context) (command.Stream, error) { return s.backend.SubscribeAll(ctx, q.caller, after) },
+		open: func(ctx context.Context) (command.Stream, error) {
+			stream, err := s.backend.SubscribeAll(ctx, q.caller, after.value)
+			return stream, fault.Rename(err, "after", after.name)
+		},
 	})
 }
 

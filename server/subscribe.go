@@ -140,6 +140,7 @@ func (p *rpcConn) openSubscription(sub *subscription, after uint64) (release fun
 	ctx, cancel := context.WithCancel(sub.channel.Context())
 	if sub.sessionID == "" {
 		sub.stream, err = p.s.backend.SubscribeAll(ctx, p.rpc.q.caller, sub.from)
+		err = fault.Rename(err, "after", "cursor")
 	} else {
 		sub.stream, err = p.s.backend.Subscribe(ctx, p.rpc.q.caller, sub.sessionID, after)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentd/command"
+	"agentd/fault"
 )
 
 // record returns a token as commands show it.
@@ -39,6 +40,9 @@ func (t *Tokens) ListTokens() ([]command.TokenRecord, error) {
 
 // CreateToken makes a token as a command asks for it.
 func (t *Tokens) CreateToken(p *command.CreateToken) (command.TokenRecord, string, error) {
+	if err := goodFor(p.ExpiresInMs); err != nil {
+		return command.TokenRecord{}, "", err
+	}
 	n := NewToken{Name: p.Name, Role: command.Role(p.Role), Account: p.Account, ExpiresAt: t.expiry(p.ExpiresInMs)}
 	if n.Role == "" {
 		n.Role = command.RoleClient
@@ -49,6 +53,9 @@ func (t *Tokens) CreateToken(p *command.CreateToken) (command.TokenRecord, strin
 
 // RotateToken replaces a secret as a command asks for it.
 func (t *Tokens) RotateToken(p *command.RotateToken) (command.TokenRecord, string, error) {
+	if err := goodFor(p.ExpiresInMs); err != nil {
+		return command.TokenRecord{}, "", err
+	}
 	made, secret, err := t.Rotate(p.TokenID, t.expiry(p.ExpiresInMs))
 	return made.record(t.opt.Clock()), secret, err
 }
@@ -69,6 +76,14 @@ func (t *Tokens) RevokeToken(idOrName string) (command.TokenRecord, error) {
 		}
 	}
 	return gone, nil
+}
+
+// goodFor refuses a time that is over at once: tokens end at whole seconds.
+func goodFor(ms int64) error {
+	if ms > 0 && ms < time.Second.Milliseconds() {
+		return fault.Param("expiresInMs", "%d is less than a second, 1000", ms)
+	}
+	return nil
 }
 
 // expiry is when something ends that is good for so long; zero if it is good for ever.

@@ -18,6 +18,7 @@ import (
 	"agentd/command"
 	"agentd/event"
 	"agentd/fault"
+	"agentd/internal/answertest"
 )
 
 // TestAccepts: what a client likes less or refuses is not what it gets.
@@ -201,6 +202,9 @@ func TestItems(t *testing.T) {
 		var got []string
 		for _, it := range items {
 			got = append(got, itemWords(t, &it))
+			if err := answertest.ItemProblem(it.json()); err != nil {
+				t.Error(err)
+			}
 		}
 		if s := strings.Join(got, "; "); s != c.want {
 			t.Errorf("%s: %q, want %q", e.Type, s, c.want)

@@ -3410,6 +3410,10 @@ func appendEventUsage(dst []byte, v *event.Usage) []byte {
 		dst = append(dst, `,"cachedInputTokens":`...)
 		dst = strconv.AppendInt(dst, int64(v.CachedInputTokens), 10)
 	}
+	if v.CacheWriteInputTokens != 0 {
+		dst = append(dst, `,"cacheWriteInputTokens":`...)
+		dst = strconv.AppendInt(dst, int64(v.CacheWriteInputTokens), 10)
+	}
 	if v.ReasoningTokens != 0 {
 		dst = append(dst, `,"reasoningTokens":`...)
 		dst = strconv.AppendInt(dst, int64(v.ReasoningTokens), 10)
@@ -7024,6 +7028,7 @@ func zeroEventUsage(v *event.Usage) bool {
 	return v.InputTokens == 0 &&
 		v.OutputTokens == 0 &&
 		v.CachedInputTokens == 0 &&
+		v.CacheWriteInputTokens == 0 &&
 		v.ReasoningTokens == 0
 }
 

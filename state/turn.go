@@ -254,10 +254,11 @@ func (f *fold) modelCompleted(p *event.ModelCompleted) {
 
 func addUsage(a, b event.Usage) event.Usage {
 	return event.Usage{
-		InputTokens:       a.InputTokens + b.InputTokens,
-		OutputTokens:      a.OutputTokens + b.OutputTokens,
-		CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,
-		ReasoningTokens:   a.ReasoningTokens + b.ReasoningTokens,
+		InputTokens:           a.InputTokens + b.InputTokens,
+		OutputTokens:          a.OutputTokens + b.OutputTokens,
+		CachedInputTokens:     a.CachedInputTokens + b.CachedInputTokens,
+		CacheWriteInputTokens: a.CacheWriteInputTokens + b.CacheWriteInputTokens,
+		ReasoningTokens:       a.ReasoningTokens + b.ReasoningTokens,
 	}
 }
 

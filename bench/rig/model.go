@@ -135,20 +135,34 @@ var (
 )
 
 // returned reports whether the last thing in a request is what a tool gave back.
-// It reads from the end, so that a long conversation costs no more than a short
-// one.
 func returned(body []byte) bool {
-	tail := body[max(0, len(body)-64<<10):]
-	if bytes.LastIndex(tail, userSaid) < 0 {
-		tail = body
-	}
-	user := bytes.LastIndex(tail, userSaid)
+	user := lastIndex(body, userSaid)
 	for _, t := range toolGave {
-		if bytes.LastIndex(tail, t) > user {
+		if bytes.Contains(body[user+1:], t) {
 			return true
 		}
 	}
 	return false
+}
+
+// lastIndex is [bytes.LastIndex], which compares byte by byte from the end and took a third of
+// this provider's time. This looks forward, in ends of the body that double until one has it:
+// a long conversation costs no more than a short one.
+func lastIndex(body, sep []byte) int {
+	for size := 1 << 10; ; size *= 2 {
+		from, found := max(0, len(body)-size), -1
+		for at := from; ; {
+			i := bytes.Index(body[at:], sep)
+			if i < 0 {
+				break
+			}
+			found = at + i
+			at = found + 1
+		}
+		if found >= 0 || from == 0 {
+			return found
+		}
+	}
 }
 
 // stream writes a token when it is due, and remembers how late it was itself.

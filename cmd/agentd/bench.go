@@ -129,9 +129,6 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 		Example: "  agentd bench export trial_01 > pack.json\n  agentd bench export trial_01 --trajectory --atif-version 1.4 --out trajectory.json",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if version != "1.8" && version != "1.4" {
-				return usagef("unknown version %q for --atif-version; use 1.8 or 1.4", version)
-			}
 			return a.withFacts(cmd, toAct, func(f facts.Source) error {
 				return a.benchExport(cmd.Context(), f, given[0], trajectory, version, out)
 			})

@@ -120,7 +120,7 @@ func (a *app) bucketFindings(ctx context.Context, c *config.Config, network bool
 type blobStatus struct {
 	Location string `json:"location"`
 	Moved    int64  `json:"moved"`
-	// Problem says why contents can't be moved there.
+	// Problem says why it can't be reached.
 	Problem string `json:"problem,omitempty"`
 }
 

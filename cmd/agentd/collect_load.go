@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentd/admission"
+	"agentd/event"
 	"agentd/server"
 	"agentd/store"
 	"agentd/store/postgres"
@@ -90,7 +91,7 @@ func (s *serving) countNodes(ctx context.Context) (c nodeCounts, err error) {
 			c.gone++
 		}
 	}
-	owned, err := shared.CountOwned(ctx, s.nodeName)
+	owned, err := shared.CountOwned(ctx, event.RuntimeSession, s.nodeName)
 	c.owned = owned[s.nodeName]
 	return c, err
 }
@@ -137,7 +138,7 @@ func collectObjects(w *server.MetricWriter, f postgres.ObjectFigures) {
 	if f.Problem != "" {
 		works = 0
 	}
-	w.Gauge("agentd_blob_storage_up", "1 while contents can be moved to the object storage.", works)
+	w.Gauge("agentd_blob_storage_up", "1 while the object storage can be reached.", works)
 	w.Counter("agentd_blob_objects_moved_total", "Contents that this node moved to the object storage.", float64(f.Moved))
 	w.Counter("agentd_blob_objects_deleted_total", "Objects that this node deleted there.", float64(f.Deleted))
 	w.Counter("agentd_blob_storage_failures_total", "Attempts to move or delete that failed.", float64(f.Failed))

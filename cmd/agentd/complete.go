@@ -38,6 +38,13 @@ func addCompletion(root *cobra.Command) {
 			shell.Long = "Writes the script that completes agentd's commands in " + shell.Name() + ".\n" + about.needs + "\n\nExit codes: 0 done, 1 failed, 2 usage."
 			shell.Example = about.example
 			shell.Args = args(cobra.NoArgs)
+			write := shell.RunE
+			shell.RunE = func(cmd *cobra.Command, given []string) error {
+				if asked, err := cmd.Flags().GetBool("json"); err != nil || asked {
+					return usagef("--json: the script for a shell can't be JSON; leave it out")
+				}
+				return write(cmd, given)
+			}
 		}
 	}
 }
@@ -58,8 +65,9 @@ func choices(table []config.Setting) map[string][]string {
 		"order":        event.EnumValues("@sortOrder"),
 		"bucket":       {"hour", "day", "month"},
 
-		"agentd export format":            {"agentd", "agent-evidence"},
-		"agentd export evidence format":   {"agentd", "agent-evidence"},
+		"agentd export format":            {"agentd", sibling},
+		"agentd export evidence format":   {"agentd", sibling},
+		"agentd export replay format":     {"agentd", sibling},
 		"agentd sessions export format":   {"session", "cloudevents"},
 		"agentd telemetry export format":  {"otlp-json", "otlp"},
 		"agentd conformance check format": {"text", "json", "junit"},

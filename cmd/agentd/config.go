@@ -191,7 +191,7 @@ func (a *app) configCheck() *cobra.Command {
 			}
 			if err := a.print(res, func(p *printer) {
 				if err != nil {
-					text, _ := shapes.Text(err.Error())
+					text, _ := shapes.Text(problemText(err))
 					p.linef("%s", plainLines(text))
 					return
 				}
@@ -244,5 +244,10 @@ func problemsOf(err error) []configProblem {
 	if c, ok := err.(*config.Error); ok { //nolint:errorlint // one part of the joined error
 		return append(out, configProblem{c.Line, c.Column, c.Key, c.Problem})
 	}
-	return append(out, configProblem{Problem: err.Error()})
+	return append(out, configProblem{Problem: problemText(err)})
+}
+
+// problemText says what is wrong with a file without the name of the part that read it.
+func problemText(err error) string {
+	return namePaths(err, strings.TrimPrefix(err.Error(), "config: "))
 }

@@ -192,7 +192,7 @@ func diskFindings(dir string) []finding {
 	}
 	took, err := syncTime(at)
 	if err != nil {
-		return append(found, fail("disk", "the data directory must be writable", "%v", err))
+		return append(found, fail("disk", "the data directory must be writable", "%s", namePaths(err, err.Error())))
 	}
 	if took > 50*time.Millisecond {
 		return append(found, warn("disk", "a faster disk makes every command faster", "one fsync takes %s", took.Round(time.Microsecond)))

@@ -76,18 +76,14 @@ type replayExport struct {
 const sibling = "agent-evidence"
 
 // formatted returns the command behind an export, and the form that was asked for.
-func formatted(p command.Params) (command.Params, string, error) {
-	format := "agentd"
+func formatted(p command.Params) (command.Params, string) {
 	switch x := p.(type) {
 	case *evidenceExport:
-		p, format = &x.ExportEvidence, x.format
+		return &x.ExportEvidence, x.format
 	case *replayExport:
-		p, format = &x.ExportReplay, x.format
+		return &x.ExportReplay, x.format
 	}
-	if format != "agentd" && format != sibling {
-		return nil, "", usagef("unknown format %q for --format; use agentd or %s", format, sibling)
-	}
-	return p, format, nil
+	return p, "agentd"
 }
 
 // asSibling writes a pack or a case in the shape of the sibling standard.
@@ -168,10 +164,7 @@ func (a *app) exporting(scope *command.ExportScope, p command.Params, forms stri
 }
 
 func (a *app) export(ctx context.Context, f facts.Source, p command.Params, out string) error {
-	p, format, err := formatted(p)
-	if err != nil {
-		return err
-	}
+	p, format := formatted(p)
 	if err := checkOut(p, out); err != nil { // before the session records an export
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -56,6 +57,9 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 	}
 	// An error quotes what was typed or read, which may be a key in the wrong place.
 	said, _ := redact.New(redact.Options{}).Text(suggestValue(a.nameKey(inShellWords(cmd, nameFlag(cmd, err, errorText(err))))))
+	if cmd != nil { // an error that names the command it comes from says nothing new
+		said = strings.TrimPrefix(said, cmd.Name()+": ")
+	}
 	if a.jsonErrors {
 		// Where standard error can't be written there is no one to tell.
 		_ = writeJSON(a.err, failure{Error: said, Code: failureCode(err, code), ExitCode: code})
@@ -110,8 +114,29 @@ func errorText(err error) string {
 			text += ": " + cause(f.Err)
 		}
 	}
+	text = namePaths(err, text)
 	if next := advice(err); next != "" {
 		text += "; " + next
+	}
+	return text
+}
+
+// namePaths has a text name what can't be used of the files by the path alone, once: the call
+// that failed, such as "open" or "stat", is the program's own matter.
+func namePaths(err error, text string) string {
+	switch e := err.(type) { //nolint:errorlint // it goes over the whole tree itself
+	case *fs.PathError:
+		said := e.Path + ": " + e.Err.Error()
+		if e.Path == os.Stdout.Name() {
+			said = "standard output: " + e.Err.Error()
+		}
+		return strings.ReplaceAll(strings.ReplaceAll(text, e.Error(), said), e.Path+": "+said, said)
+	case interface{ Unwrap() error }:
+		return namePaths(e.Unwrap(), text)
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			text = namePaths(part, text)
+		}
 	}
 	return text
 }
@@ -124,10 +149,14 @@ func isFull(err error) bool {
 // fullText says which disk is full.
 func fullText(err error) string {
 	const text = "the disk is full, and nothing was written"
+	place, named := errors.AsType[*fs.PathError](err)
+	if named && place.Path == os.Stdout.Name() { // what was done is done: only the answer is lost
+		return "the disk is full, and standard output can't be written"
+	}
 	if _, rest, ok := strings.Cut(err.Error(), store.ErrNoSpace.Error()+": "); ok {
 		return text + ": " + rest
 	}
-	if place, ok := errors.AsType[*fs.PathError](err); ok {
+	if named {
 		return text + ": " + filepath.Dir(place.Path)
 	}
 	return text
@@ -252,6 +281,12 @@ func advice(err error) string {
 		return `keep a copy of the data as it is, and restore a backup with "agentd restore"`
 	case isFull(err):
 		return "make space on that disk"
+	case strings.Contains(err.Error(), "data directory: ") && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)):
+		return "name another one with --data or AGENTD_DATA, or let this user write to it"
+	case errors.Is(err, fs.ErrExist):
+		return "nothing is overwritten: move it away, or name another file"
+	case errors.Is(err, store.ErrFull):
+		return "raise its max_connections, or lower node.connections at the nodes"
 	case errors.Is(err, syscall.ECONNREFUSED) && strings.Contains(err.Error(), "postgres: "):
 		return "start the database, or name another one with --data"
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -259,7 +294,7 @@ func advice(err error) string {
 	}
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
-		return ""
+		return whereListed(err.Error())
 	}
 	switch f.Kind { //nolint:exhaustive // the others say what to do in their detail
 	case fault.Unauthenticated:
@@ -270,22 +305,41 @@ func advice(err error) string {
 	return ""
 }
 
+// listedBy are the commands that list the things of a kind, by the words in which an error
+// calls it. Of nodes and models the error itself says which there are.
+var listedBy = map[string]string{
+	"action":        "actions --all",
+	"artifact":      "call list_artifacts",
+	"channel":       "channels",
+	"export":        "call list_exports",
+	"finished turn": "turns",
+	"item":          "job show JOB",
+	"job":           "jobs",
+	"open thread":   "call get_session",
+	"process":       "call list_processes",
+	"project rule":  "policy rules",
+	"queued turn":   "turns",
+	"schedule":      "schedules",
+	"session":       "sessions",
+	"subagent":      "subagents SESSION",
+	"task":          "tasks",
+	"token":         "tokens list",
+	"tool call":     "events SESSION",
+	"trial":         "call list_trials",
+	"turn":          "turns",
+}
+
 // whereListed returns how the ids of what isn't there are found.
 func whereListed(detail string) string {
 	rest, ok := strings.CutPrefix(detail, "there is no ")
-	if !ok {
+	if !ok || strings.Contains(rest, "; ") { // it says itself how to go on
 		return ""
 	}
-	var list string
-	switch noun, _, _ := strings.Cut(rest, " "); noun {
-	case "session", "task", "job", "schedule":
-		list = noun + "s"
-	case "action":
-		list = "actions --all"
-	case "token":
-		list = "tokens list"
-	default:
-		return ""
+	words := strings.Fields(rest)
+	for n := min(2, len(words)); n > 0; n-- {
+		if list := listedBy[strings.Join(words[:n], " ")]; list != "" {
+			return `"agentd ` + list + `" lists them`
+		}
 	}
-	return `"agentd ` + list + `" lists them`
+	return ""
 }

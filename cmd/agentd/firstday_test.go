@@ -56,6 +56,9 @@ func TestNewcomerIsToldWhatIsMissing(t *testing.T) {
 		{"why last", "there is no turn yet; \"agentd run\" starts one"},
 		{"diff", "\"agentd sessions --all\" lists those of other projects"},
 		{"login", "PROVIDER is missing; use one of anthropic, openai, gemini"},
+		{"tasks create report", `no model is configured: "agentd init" sets one up`},
+		{"schedules create --every 1h --task report", `"agentd init --provider script"`},
+		{"job run - --instruction report", `"agentd init --provider script"`},
 	} {
 		out, err := p.command(strings.Fields(tt.line)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), tt.want) {

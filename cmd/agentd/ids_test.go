@@ -125,6 +125,7 @@ func TestShortIDsEverywhere(t *testing.T) {
 	if places < 50 {
 		t.Errorf("only %d places with ids were found", places)
 	}
+	w.unknownIDs()
 }
 
 // lineWith returns the arguments of a command with an id at a place, and whole ids or
@@ -181,6 +182,7 @@ func TestShortIDs(t *testing.T) {
 		{"deny --cancel last", "there is no pending action", 1},
 		{"events last~100", "there is no last~100, there are only", 2},
 		{"events nothing_like_it", `there is no session nothing_like_it; "agentd sessions" lists them`, 1},
+		{"submit --model nobody/x hello", `--model: "nobody/x" is not a configured model`, 2}, // as run
 		{"verify one_session_t", "1 session,", 0},
 		{"verify one_", "is the beginning of 2 sessions", 2},
 		{"sessions archive one_session_t --json", `"sessionId":"one_session_too"`, 0},

@@ -46,6 +46,9 @@ unless --failures-allowed lets it pass.`,
   seq 10 | agentd job run - --instruction "Is it a prime?"`,
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := a.canWork(cmd); err != nil {
+				return err
+			}
 			if err := a.readJob(cmd.Context(), given[0], schema, p); err != nil {
 				return &exitError{exitUsage, err}
 			}

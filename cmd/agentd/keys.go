@@ -149,8 +149,14 @@ func keyHint(p config.Provider) string {
 	return login
 }
 
-// noModelAdvice is what to do about having no model at all.
-const noModelAdvice = `no model is configured: "agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; to try agentd without one, ask for the built-in provider with --model script/script`
+// noModel says that there is no model at all, and how to get one; noModelAdvice also how to
+// do without, where a turn's model can be chosen.
+const (
+	noModel       = `no model is configured: "agentd init" sets one up; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; to try agentd without one, `
+	noModelAdvice = noModel + "ask for the built-in provider with --model script/script"
+)
+
+var errNoModel = usagef("%s", noModelAdvice)
 
 // modelMissing returns what is wrong with having a turn carried out here by a model, the
 // configured default if it is empty; nil if nothing is known to be. Servers that others
@@ -171,7 +177,7 @@ func (a *app) modelMissing(c *config.Config, model string) error {
 	if n, err := readNote(c.Local()); err == nil && n != nil && !n.Background {
 		return nil
 	}
-	return usagef("%s", noModelAdvice)
+	return errNoModel
 }
 
 // onlyBuiltIn reports whether no provider is configured and no key is there.

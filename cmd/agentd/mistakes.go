@@ -82,9 +82,9 @@ func checkValues(cmd *cobra.Command, all map[string][]string) {
 			values := choicesOf(cmd, f, all)
 			switch got := f.Value.String(); {
 			case wrong != nil:
-			case got == "" && f.Annotations[saysWhere] != nil:
+			case got == "" && f.Value.Type() == "string" && !mayBeEmpty[f.Name]:
 				wrong = usagef("--%s needs a value: %s", f.Name, f.Usage)
-			case values != nil && got != "" && !slices.Contains(values, got):
+			case values != nil && !slices.Contains(values, got):
 				wrong = usagef("--%s: %q is not one of %s", f.Name, got, strings.Join(values, ", "))
 			}
 		})
@@ -95,16 +95,11 @@ func checkValues(cmd *cobra.Command, all map[string][]string) {
 	}
 }
 
-// saysWhere marks the flags that say where a command acts. An empty one, such as a variable of
-// the shell that isn't set, would have it act somewhere else.
-const saysWhere = "agentd_says_where"
-
-// markWhere marks flags of a command with [saysWhere].
-func markWhere(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		cmd.Flags().Lookup(name).Annotations = map[string][]string{saysWhere: {}}
-	}
-}
+// mayBeEmpty are the flags that can be given an empty text: what people write, and the cursor
+// that a script begins with. An empty value of any other is most likely a variable of the shell
+// that isn't set, and without it the command would do something else: undo another session, make
+// a token that sees more.
+var mayBeEmpty = map[string]bool{"cursor": true, "instruction": true, "query": true, "reason": true, "title": true}
 
 // notOneOf is how all parts of the program refuse a value of which there are few.
 var notOneOf = regexp.MustCompile(`"([^"]*)" is not one of ([^;:]*)$`)

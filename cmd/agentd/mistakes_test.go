@@ -25,11 +25,11 @@ type mistake struct {
 }
 
 // mistakes returns every command line of the program with one thing wrong: each flag
-// with a value of another type or none of its values, without a value and with a letter
-// too many, and each required argument missing, or one too many.
+// with a value of another type or none of its values, an empty one, without a value and with
+// a letter too many, and each required argument missing, or one too many.
 func mistakes() []mistake {
 	var out []mistake
-	all := choices(config.Table())
+	all, emptied := choices(config.Table()), map[string]bool{}
 	for _, c := range commandTree(tree()) {
 		path := strings.Fields(c.CommandPath())[1:]
 		needed := requiredArguments(c)
@@ -50,6 +50,10 @@ func mistakes() []mistake {
 			}
 			if f.NoOptDefVal == "" {
 				out = append(out, mistake{line(name), name})
+			}
+			if f.Value.Type() == "string" && !mayBeEmpty[f.Name] && !emptied[f.Name] {
+				emptied[f.Name] = true // once: most commands have the settings
+				out = append(out, mistake{line(name + "="), name + " needs a value: "})
 			}
 			out = append(out, mistake{line(name + "x"), name + "?"})
 		})

@@ -96,6 +96,5 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 	}
 	cmd.Flags().StringVar(&p.NodeID, "to", "", "the node that the session goes on at")
 	cmd.Flags().StringVar(&p.Root, "root", "", "the folder there")
-	markWhere(cmd, "to", "root")
 	return a.withDataFlags(cmd)
 }

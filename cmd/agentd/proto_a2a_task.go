@@ -36,6 +36,11 @@ Exit codes: 0 done, 1 failed, 2 usage.`,
 				return err
 			}
 			p.Objective, p.Start = text, !wait
+			if p.Start && p.Peer == "" {
+				if err := a.canWork(cmd); err != nil {
+					return err
+				}
+			}
 			return a.withValid(cmd, toAct, p, func(f facts.Source) error { return a.createTask(cmd, f, p) })
 		},
 	}

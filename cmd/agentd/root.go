@@ -176,7 +176,6 @@ func argumentsOf(use string) []string {
 // withDataFlags adds the flags that say which facts a command is about.
 func (a *app) withDataFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&a.server, "server", "", "address of a server, such as http://127.0.0.1:8700; default: your own, which is started if it doesn't run, or the one that holds --data")
-	markWhere(cmd, "server")
 	return a.settings(cmd, "data", "stateDir")
 }
 

@@ -57,10 +57,7 @@ type runner struct {
 func (a *app) runTurn(ctx context.Context, f facts.Source, p *command.SubmitTurn, d *dialogue, o *runFlags, seen uint64) error {
 	var res command.SubmitTurnResult
 	if err := f.Do(ctx, p, &res); err != nil {
-		if fault.KindOf(err) == fault.InvalidParams { // no turn began: a flag names what isn't there
-			return &exitError{exitUsage, err}
-		}
-		return err
+		return refusedTurn(err)
 	}
 	r := &runner{
 		app: a, source: f, flags: o, ask: d, sessionID: res.SessionID, turnID: res.TurnID, threadID: res.ThreadID, waiting: map[string]bool{},

@@ -111,6 +111,9 @@ Exit codes: 0 created, 1 failed, 2 usage.`,
 			if err := a.readSchedule(cmd.Context(), o); err != nil {
 				return &exitError{exitUsage, err}
 			}
+			if err := a.canWork(cmd); err != nil {
+				return err
+			}
 			return a.withFacts(cmd, toRun, func(f facts.Source) error { return a.askSchedule(cmd.Context(), f, &o.CreateSchedule) })
 		},
 	}

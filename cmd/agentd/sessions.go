@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,6 +221,9 @@ fit.`,
 			p, err := command.Decode(command.Name(given[0]), body)
 			if fault.KindOf(err) == fault.NotFound {
 				return noSuchCall(given[0])
+			}
+			if f, ok := errors.AsType[*fault.Error](err); ok && f.Param == "" {
+				return usagef("JSON: %s", strings.ReplaceAll(f.Detail, "the body", "it")) // over HTTP it is the body
 			}
 			if err == nil {
 				err = p.Validate()

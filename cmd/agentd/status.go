@@ -159,7 +159,7 @@ func (s *statusInfo) print(p *printer) {
 	if b := said.Runtime.Blobs; b != nil {
 		p.linef("blobs: %s moved to %s", terminal.Plural(b.Moved, "content"), terminal.Plain(b.Location))
 		if b.Problem != "" {
-			p.linef("%s %s", p.Paint(terminal.Yellow, "blobs can't be moved there:"), terminal.Plain(b.Problem))
+			p.linef("%s %s", p.Paint(terminal.Yellow, "blobs there can't be reached:"), terminal.Plain(b.Problem))
 		}
 	}
 	for _, r := range said.Runtime.Recovery {

@@ -13,6 +13,7 @@ import (
 	"agentd/cmd/agentd/internal/facts"
 	"agentd/command"
 	"agentd/event"
+	"agentd/fault"
 	"agentd/permission"
 )
 
@@ -120,10 +121,19 @@ Exit codes: 0 accepted or queued, 1 failed, 2 usage.`,
 	return a.withDataFlags(cmd)
 }
 
+// refusedTurn is why no turn began: a mistake on the command line if a flag names what isn't
+// there.
+func refusedTurn(err error) error {
+	if fault.KindOf(err) == fault.InvalidParams {
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
 func (a *app) submit(cmd *cobra.Command, f facts.Source, p *command.SubmitTurn) error {
 	var raw json.RawMessage
 	if err := f.Do(cmd.Context(), p, &raw); err != nil {
-		return err
+		return refusedTurn(err)
 	}
 	var res command.SubmitTurnResult
 	if err := json.Unmarshal(raw, &res); err != nil {

@@ -71,10 +71,6 @@ Exit codes: 0 exported, 1 failed (also if the collector rejects something),
 
 func (x *telemetryExport) check() error {
 	switch {
-	case x.format != "otlp-json" && x.format != "otlp":
-		return usagef("unknown format %q for --format; use otlp-json or otlp", x.format)
-	case x.signal != "traces" && x.signal != "metrics":
-		return usagef("unknown signal %q for --signal; use traces or metrics", x.signal)
 	case x.to != "" && x.out != "":
 		return usagef("--to and --out can't be used together")
 	case x.to == "":

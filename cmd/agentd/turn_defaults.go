@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -39,6 +40,22 @@ func (t *turnFlags) useProject(a *app, cmd *cobra.Command) error {
 		t.model = loaded.Project.Model
 	}
 	return a.modelMissing(c, t.model)
+}
+
+// canWork refuses to begin work, other than a turn whose model is chosen, that no model here
+// can do.
+func (a *app) canWork(cmd *cobra.Command) error {
+	if a.server != "" {
+		return nil // whatever that server has
+	}
+	loaded, err := a.loadOnly(cmd)
+	if err != nil {
+		return err
+	}
+	if err = a.modelMissing(loaded.Config, ""); errors.Is(err, errNoModel) {
+		return usagef(`%s"agentd init --provider script" sets up the built-in one`, noModel)
+	}
+	return err
 }
 
 // keepMode gives up the mode of the project's file where it is wider than the one that

@@ -40,9 +40,6 @@ Exit codes: 0 done, 1 failed or declined, 2 usage.`,
   agentd undo --yes --force`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if o.files != "restore" && o.files != "keep" {
-				return usagef("unknown value %q for --files; use restore or keep", o.files)
-			}
 			return a.withFacts(cmd, toAct, func(f facts.Source) error { return a.undo(cmd.Context(), f, turnArg(given), o) })
 		},
 	}

@@ -258,10 +258,11 @@ func modelsOf(p config.Provider, key string) []model.Info {
 			Limits: model.Limits{RequestsPerMinute: m.Limits.RequestsPerMinute, TokensPerMinute: m.Limits.TokensPerMinute},
 		}
 		if m.Price.InputPerMTok > 0 || m.Price.OutputPerMTok > 0 {
-			i.Price = &model.Price{
-				InputPerMTok: m.Price.InputPerMTok, OutputPerMTok: m.Price.OutputPerMTok, CachedInputPerMTok: m.Price.CachedInputPerMTok,
-				Row: "configured price of " + p.ID + "/" + m.ID,
+			rates := model.Rates(m.Price)
+			if rates.CacheWriteInputPerMTok == 0 {
+				rates.CacheWriteInputPerMTok = model.CacheWriteRate(p.Kind, rates.InputPerMTok)
 			}
+			i.Price = &model.Price{Rates: rates, Row: "configured price of " + p.ID + "/" + m.ID}
 		}
 		out = append(out, i)
 	}

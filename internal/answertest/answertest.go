@@ -42,7 +42,14 @@ func Check(tb testing.TB, name command.Name, result any) {
 
 // Problem says what is wrong with an encoded result.
 func Problem(name command.Name, encoded []byte) error {
-	schema, err := resultSchema(name)
+	return misfit(fmt.Sprintf("command.%s.result", name), encoded)
+}
+
+// ItemProblem says what is wrong with an encoded item event.
+func ItemProblem(encoded []byte) error { return misfit("event.item", encoded) }
+
+func misfit(name string, encoded []byte) error {
+	schema, err := schemaOf(name)
 	if err != nil {
 		return err
 	}
@@ -60,10 +67,10 @@ func Problem(name command.Name, encoded []byte) error {
 var (
 	mu       sync.Mutex
 	compiler *jsonschema.Compiler
-	compiled = map[command.Name]*jsonschema.Schema{}
+	compiled = map[string]*jsonschema.Schema{}
 )
 
-func resultSchema(name command.Name) (*jsonschema.Schema, error) {
+func schemaOf(name string) (*jsonschema.Schema, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	if s, ok := compiled[name]; ok {
@@ -76,7 +83,7 @@ func resultSchema(name command.Name) (*jsonschema.Schema, error) {
 		}
 		compiler = c
 	}
-	s, err := compiler.Compile(fmt.Sprintf("https://agentd.example/schemas/command.%s.result.schema.json", name))
+	s, err := compiler.Compile("https://agentd.example/schemas/" + name + ".schema.json")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +91,7 @@ func resultSchema(name command.Name) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// newCompiler knows every schema, those of results closed.
+// newCompiler knows every schema, those of results and items closed.
 func newCompiler() (*jsonschema.Compiler, error) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
@@ -98,7 +105,7 @@ func newCompiler() (*jsonschema.Compiler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if strings.HasSuffix(name, ".result.schema.json") {
+		if strings.HasSuffix(name, ".result.schema.json") || name == "event.item.schema.json" {
 			Close(doc)
 		}
 		if err := c.AddResource(doc.(map[string]any)["$id"].(string), doc); err != nil {

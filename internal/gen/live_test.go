@@ -275,3 +275,37 @@ func TestDocumentsAreThere(t *testing.T) {
 		}
 	}
 }
+
+// TestTheCatalogNamesSchemasThatAreThere: whatever the catalogue lists can be validated,
+// what is only delivered too.
+func TestTheCatalogNamesSchemasThatAreThere(t *testing.T) {
+	var c struct {
+		Events []struct {
+			Type, Schema string
+			Derived      bool
+		}
+		Commands []struct{ Name, ParamsSchema, ResultSchema string }
+	}
+	if err := json.Unmarshal(gen.Catalog(), &c); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	derived := 0
+	for _, e := range c.Events {
+		names[e.Type] = e.Schema
+		if e.Derived {
+			derived++
+		}
+	}
+	for _, d := range c.Commands {
+		names[d.Name], names[d.Name+"'s result"] = d.ParamsSchema, d.ResultSchema
+	}
+	for of, name := range names {
+		if _, ok := gen.Schema(name); !ok {
+			t.Errorf("%s: there is no schema %q", of, name)
+		}
+	}
+	if derived == 0 || len(c.Commands) == 0 {
+		t.Errorf("%d derived types, %d commands", derived, len(c.Commands))
+	}
+}

@@ -105,6 +105,22 @@ func TestPlainScript(t *testing.T) {
 	}
 }
 
+// What runs without the race detector as a whole doesn't run a second time.
+func TestPlainScriptLeavesOut(t *testing.T) {
+	dir := smallModule(t, "package p\n")
+	counted := "//go:build !race\n\npackage quick\n\nimport \"testing\"\n\nfunc TestCounted(t *testing.T) { t.Log(\"counted again\") }\n"
+	if err := os.WriteFile(filepath.Join(dir, "quick", "alloc_test.go"), []byte(counted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for but, want := range map[string]bool{"": true, "./quick/...": false} {
+		t.Setenv("BUT", but)
+		out, err := script(t, dir, "test-plain.sh", "short", "-v")
+		if err != nil || strings.Contains(out, "counted again") != want || !strings.Contains(out, "TestAllocations") {
+			t.Errorf("BUT=%q: %v\n%s", but, err, out)
+		}
+	}
+}
+
 func TestPlainScriptFails(t *testing.T) {
 	dir := smallModule(t, strings.Replace(longTest, "OUTCOME", `t.Error("a round was lost")`, 1))
 	out, err := script(t, dir, "test-plain.sh", "long")

@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"time"
@@ -191,6 +192,9 @@ func semanticPlace(err *json.SemanticError) *placeError {
 func syntacticPlace(err *jsontext.SyntacticError) *placeError {
 	if errors.Is(err.Err, jsontext.ErrDuplicateName) {
 		return &placeError{path: pathOf(err.JSONPointer), reason: "is given twice"}
+	}
+	if errors.Is(err.Err, io.ErrUnexpectedEOF) {
+		return &placeError{reason: fmt.Sprintf("the body is not valid JSON: it is cut off at byte %d", err.ByteOffset)}
 	}
 	return &placeError{reason: fmt.Sprintf("the body is not valid JSON: %s at byte %d", Clip(err.Err.Error()), err.ByteOffset)}
 }

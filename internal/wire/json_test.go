@@ -85,6 +85,7 @@ func TestDecodeRefusesByName(t *testing.T) {
 		`null`:                          {"", "must be a JSON object, not null"},
 		`false`:                         {"", "must be a JSON object, not a boolean"},
 		`nul`:                           {"", "not valid JSON"},
+		`{"name":`:                      {"", "not valid JSON: it is cut off at byte 8"},
 		`{"name":"a"}}`:                 {"", "not valid JSON"},
 		`{"name":"a"}x`:                 {"", "not valid JSON"},
 		"{\"name\":\"\xc3\"}":           {"", "not valid JSON"},

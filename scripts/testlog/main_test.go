@@ -134,3 +134,30 @@ func TestCommandThatIsNoTest(t *testing.T) {
 		t.Errorf("status %d, %v, want an error", status, err)
 	}
 }
+
+// writes keeps what each call of Write was given.
+type writes []string
+
+func (w *writes) Write(data []byte) (int, error) {
+	*w = append(*w, string(data))
+	return len(data), nil
+}
+
+// Two passes print to one terminal: what one says about a package isn't torn by the other.
+func TestAPackageIsWrittenInOnePiece(t *testing.T) {
+	var out writes
+	r := newReport(&out)
+	for _, line := range []string{
+		`{"Action":"output","Package":"p","Test":"TestOne","Output":"one\n"}`,
+		`{"Action":"fail","Package":"p","Test":"TestOne","Elapsed":11}`,
+		`{"Action":"output","Package":"p","Test":"TestTwo","Output":"two\n"}`,
+		`{"Action":"skip","Package":"p","Test":"TestThree"}`,
+		`{"Action":"fail","Package":"p"}`,
+	} {
+		r.line([]byte(line))
+	}
+	r.finish()
+	if len(out) != 2 || out[0] != "one\ntwo\n" || !strings.Contains(out[1], "TestOne") || !strings.Contains(out[1], "TestThree") {
+		t.Errorf("want a piece for the package and one for the end, got %q", out)
+	}
+}

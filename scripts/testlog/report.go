@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -28,6 +29,7 @@ const (
 // report gathers what the tests print until it is known whether to show it.
 type report struct {
 	out      io.Writer
+	pending  bytes.Buffer // what is printed next, in one piece: another pass may print beside this one
 	packages map[string]*pack
 	skipped  map[string]map[string][]string // reason, package, tests
 	tests    int                            // that were skipped
@@ -46,6 +48,7 @@ func newReport(out io.Writer) *report {
 }
 
 func (r *report) line(line []byte) {
+	defer r.flush()
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
 		r.print(string(line))
@@ -150,6 +153,7 @@ func withoutMarks(lines []string) []string {
 // finish shows what never ended, as when the command was killed, then the slowest tests and
 // what was skipped.
 func (r *report) finish() {
+	defer r.flush()
 	for _, name := range sortedKeys(r.packages) {
 		r.endPackage(event{Action: "fail", Package: name})
 	}
@@ -193,7 +197,13 @@ func lastReason(output []string) string {
 }
 
 func (r *report) print(text string) {
-	_, _ = io.WriteString(r.out, text) // there is nowhere to report it
+	r.pending.WriteString(text)
+}
+
+func (r *report) flush() {
+	if r.pending.Len() > 0 {
+		_, _ = r.pending.WriteTo(r.out) // there is nowhere to report that it failed
+	}
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -41,6 +41,7 @@ func catalogDocument(c *commandModel, out files) error {
 			{"emittedBy", "none: view=items derives it from the event with the same sequence"},
 			{"since", "0.1"},
 			{"means", x[1]},
+			{"schema", itemFile},
 			{"derived", true},
 		})
 	}

@@ -24,7 +24,7 @@ func commandOutputs(m *model) (files, error) {
 	}
 	out := files{}
 	for _, output := range []func(*commandModel, files) error{
-		commandSchemas, modelSchemas, openAPI, commandTypeScript, commandReference, modelReference, errorReference, catalogDocument,
+		commandSchemas, modelSchemas, derivedSchemas, openAPI, commandTypeScript, commandReference, modelReference, errorReference, catalogDocument,
 	} {
 		if err := output(c, out); err != nil {
 			return nil, err

@@ -4,7 +4,7 @@ package main
 func sharedSchemas() object {
 	return object{
 		{"Event", eventSchema()},
-		{"ItemEvent", itemEventSchema()},
+		{"ItemEvent", itemEventSchema(openAPIRefs)},
 		{"Item", itemSchema()},
 		{"EventPage", eventPageSchema()},
 		{"Gap", gapSchema()},
@@ -56,8 +56,22 @@ func openObject(o object) object { return append(o, member{"additionalProperties
 // envelopeRequired are the members that every event has.
 var envelopeRequired = []string{"type", "eventId", "schemaVersion", "timestamp", "runtimeId", "sessionId", "sequence", "payload"}
 
+// itemFile is the name of the schema of what view=items delivers.
+const itemFile = "event.item" + schemaEnd
+
+// derivedSchemas writes the schemas of what is delivered and never stored.
+func derivedSchemas(_ *commandModel, out files) error {
+	const refs = "#/$defs/"
+	return out.addSchema(itemFile, append(object{
+		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+		{"$id", schemaBase + itemFile},
+		{"title", "agentd item events"},
+		{"$defs", object{{"Item", itemSchema()}}},
+	}, itemEventSchema(refs)...))
+}
+
 // itemEventSchema and itemSchema say what the server derives for view=items.
-func itemEventSchema() object {
+func itemEventSchema(refs string) object {
 	return structure("One step in the life of an item, as view=items delivers it. Several may come from one event.", object{
 		{"type", wordSchema("", "item.started", "item.updated", "item.completed")},
 		{"schemaVersion", wordSchema("", "agentd-1")},
@@ -76,7 +90,7 @@ func itemEventSchema() object {
 		{"subagentId", wordSchema("Set on the items of a child.")},
 		{"eventId", wordSchema("The event that it is derived from.")},
 		{"eventType", wordSchema("That event's type.")},
-		{"payload", object{{"$ref", openAPIRefs + "Item"}}},
+		{"payload", object{{"$ref", refs + "Item"}}},
 	}, "type", "schemaVersion", "runtimeId", "sequence", "timestamp", "sessionId", "eventId", "eventType", "payload")
 }
 

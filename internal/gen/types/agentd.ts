@@ -362,6 +362,8 @@ export interface Usage {
   outputTokens: number;
   /** The part of the input that the provider had kept. */
   cachedInputTokens?: number;
+  /** The part of the input that the provider kept for later requests, where it says so: some charge more for it. */
+  cacheWriteInputTokens?: number;
   /** The part of the output that was reasoning. */
   reasoningTokens?: number;
 }

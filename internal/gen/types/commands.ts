@@ -2971,6 +2971,8 @@ export interface Usage {
   outputTokens: number;
   /** The part of the input that the provider had kept. */
   cachedInputTokens?: number;
+  /** The part of the input that the provider kept for later requests, where it says so: some charge more for it. */
+  cacheWriteInputTokens?: number;
   /** The part of the output that was reasoning. */
   reasoningTokens?: number;
 }
@@ -7295,6 +7297,8 @@ export interface ModelPrice {
   outputPerMTok: number;
   /** For the part of the input that the provider had kept; absent without a discount. */
   cachedInputPerMTok?: number;
+  /** For the part of the input that the provider keeps for later requests; absent if it costs what other input does. */
+  cacheWriteInputPerMTok?: number;
 }
 
 /** What was used. */

@@ -70,7 +70,7 @@ func content() providertest.Content {
 			`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hi"}}`, stop1, stopped("end_turn"), end,
 		),
 		// The vendor doesn't count the reasoning apart.
-		Usage:    event.Usage{InputTokens: 1125, OutputTokens: 15, CachedInputTokens: 1000},
+		Usage:    event.Usage{InputTokens: 1125, OutputTokens: 15, CachedInputTokens: 1000, CacheWriteInputTokens: 100},
 		Refusal:  providertest.Named(start, `{"type":"message_delta","delta":{"stop_reason":"refusal","stop_sequence":null,"stop_details":{"type":"refusal","category":null,"explanation":"That was declined."}},"usage":{"output_tokens":0}}`, end),
 		Filtered: providertest.Named(start, textStart, text("Hi"), `{"type":"error","error":{"type":"invalid_request_error","code":"content_filter","message":"Output blocked by content filtering policy"}}`),
 		Stops: map[string]string{
@@ -111,7 +111,7 @@ func play(t *testing.T, events ...string) providertest.Result {
 
 func TestUsageCountsTheCacheAsInput(t *testing.T) {
 	got := play(t, start, textStart, text("Hi"), stop0, stopped("end_turn"), end)
-	if want := (event.Usage{InputTokens: 1125, OutputTokens: 15, CachedInputTokens: 1000}); got.Done == nil || got.Done.Usage != want || got.Done.Estimated || got.Done.ResponseID != "msg_1" {
+	if want := (event.Usage{InputTokens: 1125, OutputTokens: 15, CachedInputTokens: 1000, CacheWriteInputTokens: 100}); got.Done == nil || got.Done.Usage != want || got.Done.Estimated || got.Done.ResponseID != "msg_1" {
 		t.Fatalf("got %+v, %v", got.Done, got.Err)
 	}
 }

@@ -68,7 +68,7 @@ func (c *counts) add(u *usage) {
 }
 
 func (c *counts) event() event.Usage {
-	return event.Usage{InputTokens: c.input + c.read + c.created, OutputTokens: c.output, CachedInputTokens: c.read}
+	return event.Usage{InputTokens: c.input + c.read + c.created, OutputTokens: c.output, CachedInputTokens: c.read, CacheWriteInputTokens: c.created}
 }
 
 // decoder reads one answer.

@@ -172,9 +172,20 @@ func asMalformed(err error, data []byte) error {
 		return e
 	}
 	if len(data) > 0 {
-		return malformed("the server sent what can't be read: %v in %s", err, clip.Valid(string(data), maxShown))
+		return malformed("the server sent what can't be read: %s in %s", unreadable(err), clip.Valid(string(data), maxShown))
 	}
-	return malformed("the server sent what can't be read: %v", err)
+	return malformed("the server sent what can't be read: %s", unreadable(err))
+}
+
+// unreadable says what is wrong with what a server sent, without the names of our types.
+func unreadable(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%q can't be a JSON %s there", wrong.Field, wrong.Value)
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it is not valid JSON"
+	}
+	return err.Error()
 }
 
 // interruptedError is the error of a request whose caller doesn't wait any more.

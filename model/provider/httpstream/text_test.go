@@ -93,3 +93,22 @@ func TestAppendStringIsJSON(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatCantBeReadIsSaidPlainly: what is told of an answer that can't be read names
+// neither our types nor the decoder's states.
+func TestWhatCantBeReadIsSaidPlainly(t *testing.T) {
+	var into struct {
+		Usage struct {
+			Tokens int `json:"tokens"`
+		} `json:"usage"`
+	}
+	for text, want := range map[string]string{
+		`not json`:                    `the server sent what can't be read: it is not valid JSON in not json`,
+		`{"usage":`:                   `the server sent what can't be read: it is not valid JSON in {"usage":`,
+		`{"usage":{"tokens":"many"}}`: `the server sent what can't be read: "usage.tokens" can't be a JSON string there in {"usage":{"tokens":"many"}}`,
+	} {
+		if got := asMalformed(json.Unmarshal([]byte(text), &into), []byte(text)).Error(); !strings.HasSuffix(got, want) {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
+	}
+}

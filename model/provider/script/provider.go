@@ -190,7 +190,7 @@ func encodeArguments(args map[string]any) (arguments event.Raw, malformed string
 // usage estimates four bytes a token where the script doesn't say.
 func (a *Answer) usage(r *model.Request) event.Usage {
 	if u := a.Usage; u != nil {
-		return event.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedInputTokens: u.CachedInputTokens, ReasoningTokens: u.ReasoningTokens}
+		return event.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CachedInputTokens: u.CachedInputTokens, CacheWriteInputTokens: u.CacheWriteInputTokens, ReasoningTokens: u.ReasoningTokens}
 	}
 	in, out := len(r.System), len(a.Text)+len(a.Reasoning)
 	for _, m := range r.Messages {

@@ -28,7 +28,7 @@
 //	    delay: 10ms             # wait before each piece
 //	    stall: 1h               # send nothing for so long, then go on
 //	    stopReason: max_tokens  # default tool_use with tool calls, otherwise end_turn
-//	    usage: {inputTokens: 12, outputTokens: 3, cachedInputTokens: 4, reasoningTokens: 2}
+//	    usage: {inputTokens: 12, outputTokens: 3, cachedInputTokens: 4, cacheWriteInputTokens: 6, reasoningTokens: 2}
 //	  - text: I will look.
 //	    tools:                  # ask for tools
 //	      - {name: shell, arguments: {command: ls}}
@@ -95,7 +95,9 @@ type Usage struct {
 	InputTokens       int64 `yaml:"inputTokens"`
 	OutputTokens      int64 `yaml:"outputTokens"`
 	CachedInputTokens int64 `yaml:"cachedInputTokens"`
-	ReasoningTokens   int64 `yaml:"reasoningTokens"`
+	// CacheWriteInputTokens were kept for later requests.
+	CacheWriteInputTokens int64 `yaml:"cacheWriteInputTokens"`
+	ReasoningTokens       int64 `yaml:"reasoningTokens"`
 }
 
 // Ask makes the answer a call of request_input.

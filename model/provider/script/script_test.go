@@ -83,7 +83,7 @@ answers:
   - text: Hello you.
     reasoning: Be polite.
     chunks: 3
-    usage: {inputTokens: 12, outputTokens: 3, cachedInputTokens: 4, reasoningTokens: 2}
+    usage: {inputTokens: 12, outputTokens: 3, cachedInputTokens: 4, cacheWriteInputTokens: 6, reasoningTokens: 2}
   - text: I look.
     tools:
       - {name: shell, arguments: {command: "ls", deep: {n: [1, 2.5, null, true]}}}
@@ -101,7 +101,7 @@ func TestAnswersInOrder(t *testing.T) {
 	p := parse(t, tour)
 	got := play(t.Context(), t, p, requestAfter(0, "x"))
 	if d := cmp.Diff([]string{"Hel", "lo ", "you."}, got.pieces); d != "" || got.reasoning != "Be polite." || got.done.Estimated ||
-		got.done.Usage != (event.Usage{InputTokens: 12, OutputTokens: 3, CachedInputTokens: 4, ReasoningTokens: 2}) {
+		got.done.Usage != (event.Usage{InputTokens: 12, OutputTokens: 3, CachedInputTokens: 4, CacheWriteInputTokens: 6, ReasoningTokens: 2}) {
 		t.Errorf("%s %+v", d, got.done)
 	}
 	got = play(t.Context(), t, p, requestAfter(1, "x"))

@@ -143,9 +143,10 @@ type Model struct {
 	ContextWindow   int64    `json:"contextWindow"`
 	MaxOutputTokens int64    `json:"maxOutputTokens"`
 	Price           struct {
-		InputPerMTok       float64 `json:"inputPerMTok"`
-		OutputPerMTok      float64 `json:"outputPerMTok"`
-		CachedInputPerMTok float64 `json:"cachedInputPerMTok"`
+		InputPerMTok           float64 `json:"inputPerMTok"`
+		OutputPerMTok          float64 `json:"outputPerMTok"`
+		CachedInputPerMTok     float64 `json:"cachedInputPerMTok"`
+		CacheWriteInputPerMTok float64 `json:"cacheWriteInputPerMTok"`
 	} `json:"price"`
 	Limits struct {
 		RequestsPerMinute int64 `json:"requestsPerMinute"`

@@ -276,7 +276,7 @@ func (f *fileValues) scalar(s *Setting, n ast.Node, path string) (any, bool) {
 		f.failf(n, path, "must be a single value: %s", s.Type)
 		return nil, false
 	}
-	if !quoted && (s.Type == Text || s.Type == Texts) {
+	if !quoted && (s.Type == Text || s.Type == Texts || s.Type == ID) {
 		f.failf(n, path, "must be text; write %q", text)
 		return nil, false
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -33,6 +35,14 @@ func (c *Config) checkNode(add reporter) {
 	}
 	if (n.TLS.CA == "") != (n.TLS.Cert == "") || (n.TLS.CA == "") != (n.TLS.Key == "") {
 		add("node.tls", "ca, cert and key must be given together")
+	}
+	if u, err := url.Parse(c.Advertise); err == nil {
+		if u.RawQuery != "" || u.Fragment != "" {
+			add("advertise", "must end with the host, its port or a path: requests of other nodes are appended to it")
+		}
+		if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+			add("advertise", "%s is no address of a machine: name one by which other nodes reach this one", u.Hostname())
+		}
 	}
 	if n.TLS.CA != "" && c.Database() && strings.HasPrefix(strings.ToLower(c.Advertise), "http://") {
 		add("advertise", "must begin with https://: nodes with node.tls reach each other over TLS only")

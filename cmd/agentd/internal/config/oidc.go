@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"agentd/command"
-	"agentd/event"
 	"agentd/internal/netaddr"
 )
 
@@ -57,7 +56,7 @@ func oidcSettings() []Setting {
 		{Name: "oidc.grants[].group", Type: Text, Means: "A group of the provider, or * for everyone with a token."},
 		{Name: "oidc.grants[].subject", Type: Text, Means: "A subject (sub) instead of a group, such as a service's account."},
 		{Name: "oidc.grants[].role", Type: Choice, Values: roles, Required: true, Means: "What they may do."},
-		{Name: "oidc.grants[].account", Type: Text, Means: "The account that all of them share; if not given, each has their own."},
+		{Name: "oidc.grants[].account", Type: ID, Means: "The account that all of them share; if not given, each has their own."},
 		{Name: "oidc.console.clientId", Type: Text, Means: "The id of the console as a client of the provider: its login page then offers to log in there. It may be the same as audience."},
 		{Name: "oidc.console.clientSecretEnv", Type: Text, Means: "Name of the environment variable with the client's secret; a public client has none. The secret itself is not accepted here."},
 		{Name: "oidc.console.clientSecretFile", Type: Text, Means: "File with the client's secret instead, which only its owner may read; read at each login."},
@@ -92,9 +91,6 @@ func (o *OIDC) check(add reporter) {
 		at := fmt.Sprintf("oidc.grants[%d]", i)
 		if (g.Group == "") == (g.Subject == "") {
 			add(at, "needs either group or subject")
-		}
-		if g.Account != "" && !event.ValidID(g.Account) {
-			add(at+".account", "is not an id")
 		}
 	}
 }

@@ -66,7 +66,7 @@ func quotaSettings() []Setting {
 	all = append(
 		all,
 		Setting{Name: "quotas.accounts[]", Type: Objects, Reload: true, Means: "Accounts with their own limits; limits that an entry leaves out are the same as for every account."},
-		Setting{Name: "quotas.accounts[].id", Type: Text, Required: true, Reload: true, Means: "Name of the account."},
+		Setting{Name: "quotas.accounts[].id", Type: ID, Required: true, Reload: true, Means: "Name of the account."},
 	)
 	return append(all, limitSettings("quotas.accounts[].", " of this account", [7]string{})...)
 }

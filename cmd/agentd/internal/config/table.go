@@ -37,6 +37,8 @@ const (
 	SizeBound Type = "size or unlimited"
 	// URL is an absolute http or https address.
 	URL Type = "URL"
+	// ID is what facts accept as an id.
+	ID Type = "id"
 	// Address is a host and a port.
 	Address Type = "address"
 	// Objects is a list of objects; the rows below it describe one.
@@ -99,7 +101,7 @@ func Table() []Setting {
 
 func hostSettings() []Setting {
 	return []Setting{
-		{Name: "runtimeId", Type: Text, Means: "The id that every fact carries; if not given, created at the first start and kept in the store."},
+		{Name: "runtimeId", Type: ID, Means: "The id that every fact carries; if not given, created at the first start and kept in the store."},
 		{Name: "listen", Type: Address, Default: "127.0.0.1:8700", Env: "AGENTD_LISTEN", Flag: "listen", Means: "Where the server listens. An address that isn't loopback needs TLS or insecure."},
 		{Name: "socket", Type: Text, Flag: "socket", Means: "Path of a Unix socket to listen on instead of the address."},
 		{Name: "data", Type: Text, Env: "AGENTD_DATA", Flag: "data", Means: "Where the facts are: a directory, or postgres://user@host/database; default: the user's own directory, $XDG_DATA_HOME/agentd or ~/.local/share/agentd."},
@@ -145,6 +147,7 @@ func modelSettings() []Setting {
 		{Name: "providers[].models[].price.inputPerMTok", Type: Number, Means: "USD per million input tokens."},
 		{Name: "providers[].models[].price.outputPerMTok", Type: Number, Means: "USD per million output tokens."},
 		{Name: "providers[].models[].price.cachedInputPerMTok", Type: Number, Means: "USD per million cached input tokens."},
+		{Name: "providers[].models[].price.cacheWriteInputPerMTok", Type: Number, Means: "USD per million input tokens that the provider keeps for later requests. Without it they cost as much as other input, with `kind: anthropic` a quarter more."},
 		{Name: "providers[].models[].limits.requestsPerMinute", Type: Integer, Means: "Requests per minute."},
 		{Name: "providers[].models[].limits.tokensPerMinute", Type: Integer, Means: "Tokens per minute."},
 		{Name: "routing.default", Type: Text, Project: true, Means: "The model for turns that name none, as provider/model."},

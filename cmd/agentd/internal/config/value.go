@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"agentd/event"
 )
 
 // parse turns the text of a scalar into the value that its type wants: a string,
@@ -18,6 +20,8 @@ func (s *Setting) parse(text string) (any, error) {
 		return text, nil
 	case Choice, Choices:
 		return s.choice(text)
+	case ID:
+		return parseID(text)
 	case Integer:
 		return parseInteger(text)
 	case Bound:
@@ -50,6 +54,13 @@ func (s *Setting) choice(text string) (any, error) {
 		hint = "; did you mean " + near + "?"
 	}
 	return nil, fmt.Errorf("%q is not one of %s%s", text, strings.Join(s.Values, ", "), hint)
+}
+
+func parseID(text string) (any, error) {
+	if text != "" && !event.ValidID(text) {
+		return nil, fmt.Errorf("%q is not an id: 1 to 128 of A-Z a-z 0-9 _ . : -, the first a letter or a digit", text)
+	}
+	return text, nil
 }
 
 func parseInteger(text string) (any, error) {
@@ -143,6 +154,11 @@ func parseURL(text string) (any, error) {
 	}
 	if u.User != nil {
 		return nil, fmt.Errorf("the address %q holds a name or a password; keys belong in the environment", ShownURL(text))
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("%q has the port %s; ports are from 1 to 65535", ShownURL(text), port)
+		}
 	}
 	return text, nil
 }
