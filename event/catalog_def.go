@@ -1,6 +1,7 @@
 package event
 
 import (
+	"iter"
 	"reflect"
 	"strings"
 	"sync"
@@ -221,6 +222,17 @@ func (d *Def) schemaVersion() string {
 // the standard's order. The slice is the caller's.
 func Catalog() []Def {
 	return append([]Def(nil), catalog...)
+}
+
+// Types yields all types in the order of [Catalog].
+func Types() iter.Seq[Type] {
+	return func(yield func(Type) bool) {
+		for i := range catalog {
+			if !yield(catalog[i].Type) {
+				return
+			}
+		}
+	}
 }
 
 // Lookup returns the entry of one type.

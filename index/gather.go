@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentd/event"
@@ -234,6 +235,7 @@ func (x *Indexer) readSpan(ctx context.Context, b *gathered, s *span) error {
 		return err
 	}
 	if hot {
+		b.facts = slices.Grow(b.facts, len(facts))
 		for i := range facts {
 			if !deleted || facts[i].Type == event.TypeSessionDeleted {
 				b.facts = append(b.facts, Fact{SessionID: s.sessionID, Account: owner.Account, Workspace: owner.Workspace, Event: &facts[i]})

@@ -113,14 +113,15 @@ func uncoveredBound(root string, bounds []string, uncovered string) string {
 // put another file in its place.
 func linkedBounds(root string, bounds []string) []string {
 	var out []string
+	missing := "" // the folder that was looked for last and isn't there: most workspaces have no .git
 	for _, path := range bounds {
-		rest, inside := strings.CutPrefix(path, root+"/")
-		for at := root; inside && rest != ""; {
-			var name string
-			name, rest, _ = strings.Cut(rest, "/")
-			at = filepath.Join(at, name)
+		if path == root || !pathWithin(root, path) || missing != "" && pathWithin(missing, path) {
+			continue
+		}
+		for at := range waypoints(root, path) {
 			info, err := os.Lstat(at)
 			if err != nil {
+				missing = at
 				break
 			}
 			if info.Mode()&fs.ModeSymlink != 0 {

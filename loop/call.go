@@ -317,7 +317,7 @@ type pulled struct {
 // stalls doesn't hold up what it sent before. stop ends it and waits.
 func pull(ctx context.Context, p model.Provider, r *model.Request) (<-chan pulled, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	out := make(chan pulled, 16)
+	out := make(chan pulled, 4)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

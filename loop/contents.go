@@ -39,7 +39,7 @@ type callFiles struct {
 
 func (l *Loop) callFiles(root string, rules []event.PolicyRule) *callFiles {
 	box := &l.opt.Sandbox
-	c := &callFiles{root: root, hidden: slices.Concat(l.homes.data, l.homes.hidden), rules: rules}
+	c := &callFiles{root: root, hidden: l.homes.hidden, rules: rules}
 	if len(box.ReadRoots) > 0 {
 		c.readRoots = slices.Concat([]string{root}, box.ReadRoots, box.WriteRoots)
 	}

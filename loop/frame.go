@@ -76,6 +76,7 @@ func (l *Loop) buildMessages(ctx context.Context, f *framed, schema event.Raw, r
 		return nil
 	}
 	var clients map[string]event.ToolInfo
+	f.tools = make([]model.ToolSpec, 0, len(inv.Tools))
 	for _, t := range inv.Tools {
 		if t.Policy == "denied" || t.Policy == "unavailable" {
 			continue

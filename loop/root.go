@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,8 +20,8 @@ import (
 type homes struct {
 	// workspace is the folder of sessions that name none.
 	workspace string
-	// data are the folders that the runtime keeps its own files in, hidden those that
-	// tools must not see.
+	// data are the folders that the runtime keeps its own files in, hidden all that tools
+	// must not see, these included.
 	data, hidden []string
 	// inside lets a workspace hold the data at any depth.
 	inside bool
@@ -48,6 +49,7 @@ func newHomes(o *Options) (homes, error) {
 			*list.to = append(*list.to, path)
 		}
 	}
+	h.hidden = append(h.hidden, h.data...)
 	return h, nil
 }
 
@@ -63,7 +65,7 @@ func (h *homes) refuse(root string) string {
 			return fmt.Sprintf("it contains agentd's data directory %s; use a folder that doesn't, such as a project below it, or move the data with --data to a direct child of the workspace or out of it", data)
 		}
 	}
-	for _, hidden := range slices.Concat(h.data, h.hidden) {
+	for _, hidden := range h.hidden {
 		if pathWithin(hidden, root) {
 			return fmt.Sprintf("it lies in %s, which is hidden from tools; use another folder, or take that path off sandbox.hidden", hidden)
 		}
@@ -152,18 +154,29 @@ func hasNoSymlink(root, path string) bool {
 	if !pathWithin(root, path) || path != filepath.Clean(path) {
 		return false
 	}
-	for end := len(root); end < len(path); {
-		end++
-		if i := strings.IndexByte(path[end:], filepath.Separator); i >= 0 {
-			end += i
-		} else {
-			end = len(path)
-		}
-		if info, err := os.Lstat(path[:end]); err != nil || info.Mode()&fs.ModeSymlink != 0 {
+	for at := range waypoints(root, path) {
+		if info, err := os.Lstat(at); err != nil || info.Mode()&fs.ModeSymlink != 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// waypoints yields what lies on the way from a folder to a path below it, and the path.
+func waypoints(root, path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for end := len(root); end < len(path); {
+			end++
+			if i := strings.IndexByte(path[end:], filepath.Separator); i >= 0 {
+				end += i
+			} else {
+				end = len(path)
+			}
+			if !yield(path[:end]) {
+				return
+			}
+		}
+	}
 }
 
 // lacks reports whether a folder that is there has no file of this name, which is

@@ -168,7 +168,8 @@ func TestWorkspaceOfTheKernel(t *testing.T) {
 // A home folder holds the user's own data at some depth, and is a workspace like any
 // other; the data itself isn't.
 func TestWorkspaceThatHoldsTheUsersData(t *testing.T) {
-	h := homes{data: []string{"/srv/me/.local/share/agentd"}, inside: true}
+	data := []string{"/srv/me/.local/share/agentd"}
+	h := homes{data: data, hidden: data, inside: true}
 	for root, refused := range map[string]bool{
 		"/srv/me": false, "/": false, "/srv/me/.local/share/agentd": true, "/srv/me/.local/share/agentd/db": true,
 	} {

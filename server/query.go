@@ -188,8 +188,8 @@ func (f *filter) checkGlob(g string) error {
 	if g == "" || len(g) > maxGlobLength || strings.Trim(g, "abcdefghijklmnopqrstuvwxyz_.*") != "" {
 		return fault.Param("types", "%q is not a pattern: an event type in which * stands for any characters", wire.Clip(g))
 	}
-	for _, d := range event.Catalog() {
-		if glob(g, string(d.Type)) {
+	for t := range event.Types() {
+		if glob(g, string(t)) {
 			return nil
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultCacheBytes    = 64 << 20
-	DefaultMemTableBytes = 64 << 20
+	DefaultCacheBytes    = 32 << 20
+	DefaultMemTableBytes = 32 << 20
 	DefaultReserveBytes  = 512 << 20
 )
 
