@@ -228,6 +228,12 @@ func positionOf(s *state.Session, t *state.Thread) position {
 
 // load derives a conversation from the journal.
 func (t *transcripts) load(ctx context.Context, c *conversation, k key, at position) error {
+	if at.first && at.boundary == nil && at.fork == nil { // hardly ever was something removed by then: that is asked when it turns out
+		err := t.foldRange(ctx, c, k, at.all(), nil)
+		if _, removed := errors.AsType[*store.TrimmedError](err); !removed {
+			return err
+		}
+	}
 	if done, err := t.loadTrimmed(ctx, c, k, at); done || err != nil {
 		return err
 	}
@@ -239,11 +245,15 @@ func (t *transcripts) load(ctx context.Context, c *conversation, k key, at posit
 			return err
 		}
 	}
-	r := store.Range{After: max(at.from, 1) - 1, Before: at.through + 1}
 	if at.first {
-		return t.foldRange(ctx, c, k, r, nil)
+		return t.foldRange(ctx, c, k, at.all(), nil)
 	}
-	return t.loadAll(ctx, c, k, r)
+	return t.loadAll(ctx, c, k, at.all())
+}
+
+// all is the part of the session in which the thread's facts are.
+func (p *position) all() store.Range {
+	return store.Range{After: max(p.from, 1) - 1, Before: p.through + 1}
 }
 
 // maxForks bounds how many forks of forks are followed.

@@ -26,6 +26,22 @@ func gone(k *runtimetest.Kit, sessionID string) uint64 {
 	return res.Through
 }
 
+// A session can lose its events before its first turn: nothing was said there, but that
+// events are gone is no reason not to answer.
+func TestTheFirstTurnOfATrimmedSession(t *testing.T) {
+	heard := &runtimetest.Listener{}
+	k := runtimetest.NewWith(t, runtimetest.ListenedBy(heard), runtimetest.Says("here"))
+	runtimetest.Do[command.CreateSessionResult](k, &command.CreateSession{SessionID: "sess_a"})
+	if gone(k, "sess_a") == 0 {
+		t.Fatal("nothing was removed")
+	}
+	k.Completes(k.Submit("sess_a", "the first question"))
+	requests := heard.Heard()
+	if told := runtimetest.Conversation(requests[len(requests)-1]); !strings.Contains(told, "the first question") {
+		t.Errorf("the model was told:\n%s", told)
+	}
+}
+
 // TestATrimmedSessionTellsTheTruth removes the events of two turns and asks in every
 // way for what they said.
 func TestATrimmedSessionTellsTheTruth(t *testing.T) {
