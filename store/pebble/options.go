@@ -11,7 +11,7 @@ import (
 // Defaults of [Options].
 const (
 	DefaultCacheBytes    = 32 << 20
-	DefaultMemTableBytes = 32 << 20
+	DefaultMemTableBytes = 64 << 20
 	DefaultReserveBytes  = 512 << 20
 )
 

@@ -6,7 +6,7 @@ import (
 )
 
 func TestLimitFollowsWhatIsInUse(t *testing.T) {
-	for live, want := range map[uint64]int64{0: 320, 1 << 20: 320, 176 << 20: 320, 200 << 20: 368, 4 << 30: 8160} {
+	for live, want := range map[uint64]int64{0: 320, 1 << 20: 320, 176 << 20: 320, 200 << 20: 392, 4 << 30: 12080} {
 		if got := limitFor(live); got>>20 != want {
 			t.Errorf("%d MiB in use: %d, want %d", live>>20, got>>20, want)
 		}
