@@ -248,7 +248,7 @@ export interface ListActionsParams {
   /** Status keeps the actions with that status; all if absent. */
   status?: "pending" | "resolved" | "expired";
   /** Type keeps the actions that ask for this kind of answer, such as tool_permission. */
-  type?: string;
+  type?: "tool_permission" | "structured_input" | "plan_approval" | "credential" | "sandbox_escape" | "client_tool" | "resume" | "host_policy";
   /** Tool keeps the actions about calls of this tool. */
   tool?: string;
   /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
@@ -1434,7 +1434,7 @@ export interface ListPeerTasksParams {
   /** remoteContextId keeps the tasks of one conversation. */
   remoteContextId?: string;
   /** Status keeps the tasks with one of these statuses. */
-  status?: string[];
+  status?: ("running" | "idle" | "waiting_input" | "waiting_permission" | "completed_unreconciled" | "completed" | "failed" | "cancelled" | "rejected" | "missing" | "unreachable" | "unknown")[];
   /** statusAfter keeps the tasks whose status changed at that time or later. */
   statusAfter?: string;
   /** Unsettled keeps the tasks whose end was not reconciled yet. */
@@ -1912,7 +1912,7 @@ export interface ListTrialsParams {
   /** sessionId keeps the trials of one session. */
   sessionId?: string;
   /** Status keeps the trials with that status. */
-  status?: string;
+  status?: "running" | "completed" | "failed" | "unknown";
   /** datasetId keeps the trials of a data set. */
   datasetId?: string;
   /** configurationId keeps the trials of a configuration. */
@@ -2178,7 +2178,7 @@ export interface ActionFilter {
   /** sessionId keeps the actions of one session. */
   sessionId?: string;
   /** actionType keeps the actions of that type. */
-  actionType?: string;
+  actionType?: "tool_permission" | "structured_input" | "plan_approval" | "credential" | "sandbox_escape" | "client_tool" | "resume" | "host_policy";
   /** toolName keeps the actions about calls of that tool. */
   toolName?: string;
 }
