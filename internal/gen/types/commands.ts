@@ -2911,6 +2911,8 @@ export interface ToolCallRead {
   policy?: string;
   /** isReadOnly says that the call changes nothing. */
   isReadOnly?: boolean;
+  /** heldToRead says that the call's boundary, as the kernel enforces it, lets it do nothing but read, whatever its tool could do. */
+  heldToRead?: boolean;
   /** errorCategory classifies the failure. */
   errorCategory?: string;
   /** Message of the failure. */
