@@ -55,7 +55,7 @@ type ListActions struct {
 	// Status keeps the actions with that status; all if absent.
 	Status string `json:"status,omitempty" enum:"@actionStatus"`
 	// Type keeps the actions that ask for this kind of answer, such as tool_permission.
-	Type string `json:"type,omitempty" max:"256"`
+	Type string `json:"type,omitempty" enum:"@actionType"`
 	// Tool keeps the actions about calls of this tool.
 	Tool string `json:"tool,omitempty" max:"256"`
 	Narrowing

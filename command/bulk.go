@@ -124,7 +124,7 @@ type ActionFilter struct {
 	// SessionID keeps the actions of one session.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// ActionType keeps the actions of that type.
-	ActionType string `json:"actionType,omitempty" max:"100"`
+	ActionType string `json:"actionType,omitempty" enum:"@actionType"`
 	// ToolName keeps the actions about calls of that tool.
 	ToolName string `json:"toolName,omitempty" max:"256"`
 }

@@ -9,9 +9,9 @@ import (
 	"agentd/fault"
 )
 
-// checkEmpty refuses an id or a choice that is there and empty. In a struct it
-// would look like one that is absent, and an absent session means a new one: a
-// caller whose variable is empty should hear of it.
+// checkEmpty refuses an id, a choice or an idempotency key that is there and empty. In a
+// struct it would look like one that is absent, and an absent session means a new one, an
+// absent key a retry that isn't safe: a caller whose variable is empty should hear of it.
 func checkEmpty(p Params, body []byte) error {
 	if !bytes.Contains(body, []byte(`""`)) {
 		return nil
@@ -47,7 +47,7 @@ func (r *rule) emptyValue(value []byte) *misfit {
 	switch {
 	case len(value) == 0:
 		return nil
-	case (r.id || len(r.enum) > 0) && string(value) == `""`:
+	case (r.id || len(r.enum) > 0 || r.name == "idempotencyKey") && string(value) == `""`:
 		return bad("is empty")
 	case r.inner != nil && value[0] == '{':
 		return r.inner.empty(value)

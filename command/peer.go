@@ -93,7 +93,7 @@ type ListPeerTasks struct {
 	// RemoteContextID keeps the tasks of one conversation.
 	RemoteContextID string `json:"remoteContextId,omitempty" max:"1024" secret:"refuse"`
 	// Status keeps the tasks with one of these statuses.
-	Status []string `json:"status,omitempty" max:"20"`
+	Status []string `json:"status,omitempty" enum:"@peerTaskStatus" max:"20"`
 	// StatusAfter keeps the tasks whose status changed at that time or later.
 	StatusAfter time.Time `json:"statusAfter,omitzero"`
 	// Unsettled keeps the tasks whose end was not reconciled yet.

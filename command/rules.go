@@ -19,6 +19,9 @@ import (
 const (
 	defaultText = 64 << 10
 	defaultList = 1000
+	// defaultMs, a hundred years, is the longest time: a time that far from any other can
+	// still be told, and a longer one would come before it.
+	defaultMs = 3_153_600_000_000
 )
 
 // rule is what the tags of one field ask of its value.
@@ -102,6 +105,10 @@ func ruleOf(sf reflect.StructField) rule {
 	}
 	if s := structIn(sf.Type); s != nil {
 		r.inner = rulesOf(s)
+	}
+	if r.max == nil && isTime(name) {
+		longest := float64(defaultMs)
+		r.max = &longest
 	}
 	return r
 }
@@ -276,15 +283,15 @@ func (r *rule) checkNumber(n float64) *misfit {
 	switch {
 	case n == 0 && r.required && r.min != nil && *r.min > 0:
 		// A number that isn't given is 0.
-		return bad("is missing: a number of at least %v", *r.min)
+		return bad("is missing: a number of at least %s", plain(*r.min))
 	case math.IsNaN(n) || math.IsInf(n, 0):
 		return bad("is not a finite number")
 	case r.min != nil && n < *r.min:
-		return bad("%v is less than the minimum, %v", n, *r.min)
+		return bad("%s is less than the minimum, %s", plain(n), plain(*r.min))
 	case r.min == nil && n < 0 && !r.signed:
-		return bad("%v is negative", n)
+		return bad("%s is negative", plain(n))
 	case r.max != nil && n > *r.max:
-		return bad("%v is more than the maximum, %v", n, *r.max)
+		return bad("%s is more than the maximum, %s", plain(n), plain(*r.max))
 	}
 	return nil
 }
@@ -312,3 +319,9 @@ func firstError(errs ...error) error {
 	}
 	return nil
 }
+
+// isTime says by its name that a parameter is a number of milliseconds.
+func isTime(name string) bool { return strings.HasSuffix(name, "Ms") }
+
+// plain writes a number as people do, without an exponent.
+func plain(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -12,7 +12,7 @@ type ListTrials struct {
 	// SessionID keeps the trials of one session.
 	SessionID string `json:"sessionId,omitempty" check:"id"`
 	// Status keeps the trials with that status.
-	Status string `json:"status,omitempty" max:"256"`
+	Status string `json:"status,omitempty" enum:"@trialStatus"`
 	// DatasetID keeps the trials of a data set.
 	DatasetID string `json:"datasetId,omitempty" max:"1000"`
 	// ConfigurationID keeps the trials of a configuration.

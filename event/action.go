@@ -5,7 +5,7 @@ import "time"
 // ActionRequired pauses work for a decision or an input.
 type ActionRequired struct {
 	// ActionType says what is asked for.
-	ActionType string `json:"actionType" enum:"tool_permission structured_input plan_approval credential sandbox_escape client_tool resume host_policy"`
+	ActionType string `json:"actionType" enum:"@actionType"`
 	// Prompt is the question, for people.
 	Prompt string `json:"prompt,omitempty"`
 	// Schema is the JSON Schema that an input must satisfy.

@@ -11,6 +11,7 @@ import (
 var enums = map[string]string{ //nolint:gosec // the names of tokens and credentials are none
 	"actionAnswer":        "allow deny cancel submit",
 	"actionStatus":        "pending resolved expired",
+	"actionType":          "tool_permission structured_input plan_approval credential sandbox_escape client_tool resume host_policy",
 	"approvalDecision":    "allow deny timeout cancel",
 	"approvalScope":       "once session project",
 	"artifactChange":      "created updated deleted observed",
@@ -57,6 +58,7 @@ var enums = map[string]string{ //nolint:gosec // the names of tokens and credent
 	"threadStatus":        "idle queued running blocked completed failed cancelled stale unknown",
 	"tokenRole":           "admin client observer",
 	"trialRole":           "baseline candidate control",
+	"trialStatus":         "running completed failed unknown",
 	"turnAccepted":        "accepted queued",
 	"sortOrder":           "asc desc",
 	"workOrder":           "id created updated title cost",

@@ -113,17 +113,17 @@ func (l *Loop) decideQuery(s *state.Session, p *command.EvaluatePermission, entr
 	if refusal != nil && refusal.Category != tool.SandboxViolation {
 		return nil, fault.Param("input", "%s", refusal.Message)
 	}
+	why := ""
+	if refusal != nil {
+		why = refusal.Message
+	}
 	_, outside := tool.Escalation(p.Input)
 	confined := l.confinement(w)
 	d := permission.Decide(permission.Question{
 		Outside: outside, Mode: mode, Interactive: !l.opt.NobodyToAsk, Tool: entry.Info, Input: p.Input, Root: w.root, Cwd: w.cwd, Resolve: disk.Resolve,
 		Rules: rules, Grants: grantsOf(s), Now: now, Sandbox: confined.Sandbox,
-		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script, Undo: l.Configuration().Undo,
+		Bounds: confined.Bounds, Contents: disk.Content, Text: disk.Script, Undo: l.Configuration().Undo, Refused: why,
 	})
-	if refusal != nil {
-		d.Decision, d.DecisionSource, d.RuleRefs = permission.Deny, "default", []string{}
-		d.DecisionReason = refusal.Message + ": no approval lets the call run"
-	}
 	out := l.redactDecision(d.PermissionEvaluated)
 	out.SafeArgs, _ = l.redactJSON(p.Input)
 	return &out, nil

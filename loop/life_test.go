@@ -66,6 +66,8 @@ func TestToolStartedIsWrittenWhenTheModelAsks(t *testing.T) {
 		{"denied by a person", write, nil, "deny", "tool.started permission.evaluated permission.requested action.required action.resolved permission.resolved tool.failed"},
 		{"blocked by a hook", write, said(`{"decision":"block","reason":"no"}`).Use(t), "", "tool.started permission.evaluated tool.failed"},
 		{"rewritten by a hook", write, runtimetest.AllOf(runtimetest.InMode("bypass"), said(`{"decision":"continue","updatedInput":{"path":"b","content":"y"}}`).Use(t)), "", "tool.started tool.args permission.evaluated sandbox.applied tool.progress:running tool.result"},
+		{"outside of the workspace", runtimetest.CallsTool("read_file", map[string]any{"path": "../x"}), runtimetest.InMode("bypass"), "", "tool.started permission.evaluated sandbox.violation tool.failed"},
+		{"rewritten by a hook to lead out", write, runtimetest.AllOf(runtimetest.InMode("bypass"), said(`{"decision":"continue","updatedInput":{"path":"../b","content":"y"}}`).Use(t)), "", "tool.started tool.args permission.evaluated sandbox.violation tool.failed"},
 		{"invalid", runtimetest.CallsTool("write_file", map[string]any{"nothing": 1}), nil, "", "tool.started tool.failed"},
 		{"unknown", runtimetest.CallsTool("nothing", nil), nil, "", "tool.started tool.failed"},
 		{"malformed", script.Answer{Tools: []script.Tool{{Name: "write_file", Malformed: `{"path":`}}}, nil, "", "tool.started tool.failed"},

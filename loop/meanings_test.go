@@ -339,7 +339,7 @@ func TestPayloadsHaveWhatIsReliedOn(t *testing.T) {
 			runtimetest.CallsTool("shell", runtimetest.ShellArgs("echo out; exit 3")),
 			runtimetest.CallsTool("shell", map[string]any{"command": "cat", "background": true}),
 			runtimetest.CallsTool("request_input", map[string]any{"prompt": "which?"}),
-			runtimetest.CallsTool("shell", runtimetest.ShellArgs("touch /etc/agentd-test")),
+			runtimetest.CallsTool("shell", runtimetest.ShellArgs(`f=/etc/agentd-test; touch "$f"`)),
 			runtimetest.Says("done"))
 		r := k.Submit("sess_a", "go")
 		k.Submit("sess_a", "queued")

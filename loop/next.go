@@ -327,12 +327,12 @@ func (p *Policy) ended(c *state.ToolCall) bool {
 // startsAgain reports whether a call of an older version goes on after its failure:
 // there a call that only reads and was lost had an end for each attempt.
 func (p *Policy) startsAgain(c *state.ToolCall) bool {
-	return !c.Asked && c.ErrorCategory == "lost" && p.runsAgain(c)
+	return !c.Asked && c.IsReadOnly && c.ErrorCategory == "lost" && p.runsAgain(c)
 }
 
 // runsAgain reports whether a call whose outcome was lost is run again.
 func (p *Policy) runsAgain(c *state.ToolCall) bool {
-	return c.IsReadOnly && c.Attempts < p.MaxToolTries
+	return c.CanRepeat() && c.Attempts < p.MaxToolTries
 }
 
 // callModel decides on a call within the turn's limits.

@@ -145,6 +145,9 @@ func (r *pastDecisions) question(e *event.Event, p *event.PermissionEvaluated) p
 		Resolve: disk.Resolve, Contents: disk.Content, Text: disk.Script, Undo: true,
 		Grants: grantsOf(r.fold), Now: e.Time, Sandbox: permission.Sandbox{Mode: "workspace_write", Filesystem: r.held, Network: r.held},
 	}
+	if permission.WasRefused(p) {
+		q.Refused = p.DecisionReason
+	}
 	if p.DecisionSource == "hook" {
 		q.Hook = &permission.Opinion{Decision: p.Decision, Reason: p.DecisionReason}
 	}

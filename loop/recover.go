@@ -181,8 +181,8 @@ func (l *Loop) recoverHooks(tx *session.Tx, t *state.Thread) []string {
 	return out
 }
 
-// recoverTools ends tool calls whose outcome is not known. One that only reads is
-// run again; any other might have happened, so the thread waits for a person.
+// recoverTools ends tool calls whose outcome is not known. One that only reads, by what its
+// tool is or by the boundary that it got, is run again; any other might have happened, so the thread waits for a person.
 func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 	var out []string
 	for _, c := range t.Active.Tools {
@@ -190,14 +190,14 @@ func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 			continue
 		}
 		failed := &event.ToolFailed{
-			ToolName: c.ToolName, ErrorCategory: tool.Lost, Message: "the runtime stopped while the call was under way", Retryable: c.IsReadOnly, Links: c.LinksOf(),
+			ToolName: c.ToolName, ErrorCategory: tool.Lost, Message: "the runtime stopped while the call was under way", Retryable: c.CanRepeat(), Links: c.LinksOf(),
 		}
 		what := fmt.Sprintf("%s call %s was lost", c.ToolName, c.ToolCallID)
 		again := l.opt.Policy.runsAgain(c)
 		switch {
 		case again:
 			what += "; it only reads and is run again"
-		case c.IsReadOnly:
+		case c.CanRepeat():
 			what += fmt.Sprintf("; it only reads, but was lost %d times", c.Attempts)
 		default:
 			failed.Message += "; whether it happened is not known"
@@ -210,7 +210,7 @@ func (l *Loop) recoverTools(tx *session.Tx, t *state.Thread) []string {
 			continue
 		}
 		tx.Emit(event.Event{Type: event.TypeToolFailed, Scope: toolScope(t, t.Active, c), Payload: failed})
-		if !c.IsReadOnly && t.Block == nil && t.Active.Interrupt == nil {
+		if !c.CanRepeat() && t.Block == nil && t.Active.Interrupt == nil {
 			tx.Emit(event.Event{Type: event.TypeThreadUpdated, Scope: event.Scope{ThreadID: t.ThreadID}, Payload: &event.ThreadUpdated{
 				Status: "blocked", Code: "tool_lost", Reason: what + "; check, then use resume_thread: the model will learn that the call was lost",
 			}})

@@ -36,7 +36,7 @@ func (l *Loop) unknownOutcomes(t *state.Thread) []string {
 	}
 	var out []string
 	for _, c := range t.Active.Tools {
-		if l.lostTool(c) && !c.IsReadOnly {
+		if l.lostTool(c) && !c.CanRepeat() {
 			out = append(out, "the outcome of "+c.ToolName+" call "+c.ToolCallID)
 		}
 	}

@@ -296,11 +296,8 @@ func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 	r.started, r.decision = false, nil
 	r.emitBegin(tx, t)
 	switch {
-	case r.refused != nil && r.refused.Category != tool.HookBlocked:
-		if r.refused.Category == tool.SandboxViolation {
-			r.emitViolation(tx, r.refused)
-		}
-		r.emitFailed(tx, r.refused)
+	case r.refused != nil && r.refused.Category != tool.HookBlocked && (r.call.Decision != "" || r.refused.Category != tool.SandboxViolation):
+		r.emitRefused(tx)
 		return
 	case r.call.Decision == permission.Allow:
 		// A person was asked and allowed it, or gave what it lacked.
@@ -325,10 +322,18 @@ func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
 		}
 	}
 	if r.refused != nil {
-		r.emitFailed(tx, r.refused)
+		r.emitRefused(tx)
 		return
 	}
 	r.emitRunning(tx)
+}
+
+// emitRefused ends a call that doesn't run at all.
+func (r *toolRun) emitRefused(tx *session.Tx) {
+	if r.refused.Category == tool.SandboxViolation {
+		r.emitViolation(tx, r.refused)
+	}
+	r.emitFailed(tx, r.refused)
 }
 
 // permissionQuestion is what has to be decided about the call.
@@ -340,7 +345,11 @@ func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) p
 	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
 	r.confined = r.l.confinement(r.place)
 	r.disk = newLookups(r.l.callFiles(r.place.root, r.l.rulesOf(s)))
-	return r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
+	q := r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
+	if r.refused != nil && r.refused.Category == tool.SandboxViolation {
+		q.Refused = r.refused.Message
+	}
+	return q
 }
 
 // emitEvaluated records a decision with what it depends on beside the facts.
@@ -362,7 +371,7 @@ func (r *toolRun) emitDecision(tx *session.Tx, d *permission.Decision) {
 	}
 	r.emitEvaluated(tx, &p)
 	if d.Decision != permission.Allow && r.refused != nil {
-		r.emitFailed(tx, r.refused) // a hook said so, and said why; no approval would help
+		r.emitRefused(tx) // a hook said so, or its tool never does it; no approval would help
 		return
 	}
 	switch d.Decision {
@@ -426,7 +435,7 @@ func (r *toolRun) runCall(group context.Context) error {
 	}
 	res, err := r.entry.Tool.Run(ctx, &tool.Call{
 		SessionID: r.k.session, ThreadID: r.k.thread, TurnID: r.scope.TurnID, ToolCallID: r.call.ToolCallID, Input: r.input,
-		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.confining == lifted, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
+		Root: r.place.root, Cwd: r.place.cwd, MaxOutput: r.l.opt.Outputs.MaxBytes, Outside: r.confining == lifted || r.l.opt.Sandbox.Mode == sandbox.DangerFullAccess, Denied: r.guard.denied(r.place.root), Host: r.host, Credentials: r.credentials,
 		TraceParent: r.trace.Span(r.k.session, event.ToolSpanKey(r.call.ToolCallID, r.call.SpanNumber())).Parent(),
 		TraceState:  r.trace.State,
 	})

@@ -14,6 +14,9 @@ import (
 	"agentd/event"
 	"agentd/hook"
 	"agentd/internal/runtimetest"
+	"agentd/loop"
+	"agentd/model/provider/script"
+	"agentd/permission"
 )
 
 // TestSandboxDenialIsNoGenericFailure: permission-and-sandbox.md, anti-patterns. What
@@ -161,5 +164,69 @@ func TestHookDoesNotLeadOutsideOfTheWorkspace(t *testing.T) {
 	failed := runtimetest.Payloads[*event.ToolFailed](k, "sess_a")
 	if len(failed) != 1 || failed[0].ErrorCategory != "sandbox_violation" || k.CountFacts("sess_a", event.TypeSandboxViolation) != 1 || k.CountFacts("sess_a", event.TypeActionRequired) != 0 {
 		t.Errorf("%+v", failed)
+	}
+}
+
+// TestRefusalsOutsideOfTheWorkspaceAreDecisions: permission-and-sandbox.md, permission
+// facts explain why. A call that no approval lets run has a decision that says so, as
+// evaluate_permission does, whatever the mode, the rules and the tool; and test_policy
+// promises no other.
+func TestRefusalsOutsideOfTheWorkspaceAreDecisions(t *testing.T) {
+	for _, mode := range permission.Modes() {
+		var answers []script.Answer
+		for name, input := range map[string]map[string]any{
+			"write_file": {"path": "../outside/x", "content": "x"}, "edit_file": {"path": "/etc/hostname", "old": "x", "new": "y"},
+			"read_file": {"path": "/etc/hostname"}, "list_files": {"path": ".."}, "search_files": {"path": "link", "pattern": "x"},
+		} {
+			answers = append(answers, runtimetest.CallsTool(name, input))
+		}
+		k := runtimetest.NewWith(t, func(o *agentd.Options) {
+			o.Loop.Host = loop.HostPolicy{Mode: mode, Rules: []event.PolicyRule{{Decision: "allow", Tool: "*"}}}
+		}, append(answers, runtimetest.Says("done"))...)
+		if err := os.Symlink("/etc", filepath.Join(k.Dir, "link")); err != nil {
+			t.Fatal(err)
+		}
+		k.Completes(k.Submit("sess_a", "go"))
+		decided := runtimetest.Payloads[*event.PermissionEvaluated](k, "sess_a")
+		if len(decided) != len(answers) || k.CountFacts("sess_a", event.TypeSandboxViolation) != len(answers) {
+			t.Errorf("%s: %d decisions, %d violations", mode, len(decided), k.CountFacts("sess_a", event.TypeSandboxViolation))
+		}
+		for _, p := range decided {
+			if p.Decision != "deny" || p.DecisionSource != "default" || !strings.Contains(p.DecisionReason, "outside the workspace") || p.PermissionMode != mode {
+				t.Errorf("%s: %+v", mode, p)
+			}
+		}
+		tried := runtimetest.Do[command.TestPolicyResult](k, &command.TestPolicy{Mode: "bypass", Rules: []event.PolicyRule{}})
+		if tried.ChangedCount != 0 {
+			t.Errorf("%s: test_policy would let them run: %+v", mode, tried.Changed)
+		}
+	}
+}
+
+// TestCommandRunsOutsideOnceApproved: a command in a folder outside of the workspace asks
+// before it runs, and the approval lets it run there.
+func TestCommandRunsOutsideOnceApproved(t *testing.T) {
+	dir := t.TempDir()
+	for name, input := range map[string]map[string]any{
+		"a folder":          {"command": "printf ran", "cwd": dir},
+		"a relative folder": {"command": "test ! -e seen && printf ran", "cwd": ".."},
+	} {
+		k := runtimetest.NewWith(t, runtimetest.AllOf(runtimetest.InMode("auto"), runtimetest.WithShell), runtimetest.CallsTool("shell", input), runtimetest.Says("done"))
+		k.WriteFile("seen", "x")
+		r := k.Submit("sess_a", "go")
+		action, asked := k.WaitForAction("sess_a", 1)
+		if asked.ActionType != "sandbox_escape" || k.CountRuns("sess_a") != 0 {
+			t.Errorf("%s: %+v", name, asked)
+		}
+		k.Respond(action, "allow")
+		k.Completes(r)
+		for _, p := range runtimetest.Payloads[*event.ToolFailed](k, "sess_a") {
+			t.Errorf("%s: %s", name, p.Message)
+		}
+		for _, p := range runtimetest.Payloads[*event.ToolResult](k, "sess_a") {
+			if !strings.HasSuffix(p.Preview, "ran") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
 	}
 }

@@ -64,8 +64,10 @@ type facts struct {
 	reads, inside bool
 	// shows says that a call which writes a file also tells what is in it.
 	shows bool
-	// leaves says that the call is known to need more than the sandbox gives.
-	leaves bool
+	// leaves says that the call is known to need more than the sandbox gives; leaving what
+	// that is, for a command.
+	leaves  bool
+	leaving string
 	// bound is what the call would change of what bounds the agent.
 	bound string
 	// onlyOnce says that an approval can't be for the session.
@@ -164,27 +166,55 @@ func (f *facts) lookShell(q *Question, in map[string]any) {
 	f.unclear = strings.Join(f.line.Hidden, "; ")
 	f.reads = f.line.readOnly()
 	f.inside = f.reads && here.inside && f.line.readsWithin(at)
-	for _, w := range f.line.Writes {
-		if w.harmless() {
-			continue
-		}
-		if !w.Known {
-			continue
-		}
-		pl := at.placeOf(w.Path)
-		f.writes = append(f.writes, pl)
-		if f.bound == "" {
-			f.bound = q.bounded(pl)
-		}
-		if f.bound != "" || !q.writable(pl) && !pathWithin(pl.abs, "/tmp") && !pathWithin(pl.abs, "/var/tmp") {
-			f.leaves = true
-		}
+	f.lookWrites(q, at)
+	if cwd != "" && !here.inside && !q.Sandbox.lifted() {
+		f.reads, f.inside = false, false
+		f.leave("it runs in " + here.abs)
 	}
 	if q.Outside || f.leaves {
 		f.key = grantKey(append(key, f.line.namedFiles(at)...)...)
 		f.onlyOnce = !f.line.repeatable(at)
 	}
 	f.lookHarm(q)
+}
+
+// lookWrites finds out which files the line is known to write: those of its redirections,
+// and those that its commands name.
+func (f *facts) lookWrites(q, at *Question) {
+	look := func(w Write) (pl place, outside bool) {
+		pl = at.placeOf(w.Path)
+		// Commands have a /tmp of their own.
+		return pl, !q.writable(pl) && !pathWithin(pl.abs, "/tmp") && !pathWithin(pl.abs, "/var/tmp")
+	}
+	for _, w := range f.line.Writes {
+		if w.harmless() || !w.Known {
+			continue
+		}
+		pl, outside := look(w)
+		f.writes = append(f.writes, pl)
+		if f.bound == "" {
+			f.bound = q.bounded(pl)
+		}
+		if outside || f.bound != "" {
+			f.leave("it writes to " + w.Path)
+		}
+	}
+	for _, w := range f.line.commandWrites() {
+		// What bounds the agent is kept from commands by the sandbox, or Unheld says so:
+		// their operands are often folders that have some of it below.
+		if pl, outside := look(w); outside {
+			f.writes = append(f.writes, pl)
+			f.leave("it writes to " + w.Path)
+		}
+	}
+}
+
+// leave says that a command needs more than the sandbox gives, and what.
+func (f *facts) leave(what string) {
+	f.leaves = true
+	if f.leaving == "" {
+		f.leaving = what
+	}
 }
 
 // wordInside says that a word of the line, if it is a path, is one inside the workspace.

@@ -179,6 +179,8 @@ func (q *Question) name(f *facts) string {
 		return "this command only reads, inside the workspace"
 	case f.kind == kindShell && f.reads:
 		return "this command only reads"
+	case f.kind == kindShell && f.leaving != "":
+		return f.leaving
 	case f.kind == kindShell:
 		return f.line.why()
 	case f.kind == kindFileRead && f.inside:

@@ -96,6 +96,9 @@ type Question struct {
 	Sandbox Sandbox
 	// Outside says that the call asks to run outside of the sandbox.
 	Outside bool
+	// Refused says why the call can't run whatever is decided about it, such as a path
+	// that its tool never opens. It is denied for that.
+	Refused string
 	// Bounds are absolute paths of files and folders that bound the agent: its
 	// configuration, hooks, rules. Changing one asks in every mode.
 	Bounds []string
@@ -177,8 +180,8 @@ type Decision struct {
 //   - default: reads, update_plan and request_input; the rest asks.
 //   - untrusted: reads inside the workspace; the rest asks.
 //   - auto, on_request, on_failure: reads, and writes and commands inside the
-//     sandbox; what needs to leave it asks, and so does a command of which can't
-//     be told what it runs.
+//     sandbox; what needs to leave it asks, such as a command that writes to a path
+//     outside by its words, and so does a command of which can't be told what it runs.
 //   - never: as auto, and what would ask is denied.
 //   - plan: reads; the rest is denied. present_plan asks whether the
 //     plan is approved, which ends the mode; no rule, hook or grant answers that.
@@ -220,6 +223,12 @@ func Decide(q Question) (d Decision) {
 	return d
 }
 
+// WasRefused reports whether a recorded decision denied a call that could not run whatever
+// was decided about it; see [Question.Refused].
+func WasRefused(p *event.PermissionEvaluated) bool {
+	return p.Decision == Deny && p.DecisionSource == sourceDefault
+}
+
 // remembering looks each path up once: a line may name the same file thousands of times,
 // and many rules ask for it.
 func remembering(resolve func(path string) string) func(path string) string {
@@ -258,6 +267,8 @@ func (q *Question) settle(f *facts, r *ruling) outcome {
 	base := q.byMode(f)
 	hook := q.byHook()
 	switch {
+	case q.Refused != "":
+		return outcome{decision: Deny, source: sourceDefault, reason: q.Refused + ": no approval lets the call run"}
 	case r.deny != nil:
 		return *r.deny
 	case hook.decision == Deny:

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -115,17 +116,25 @@ func (w *walk) checkPermission(e *event.Event, t *state.Thread, p *event.Permiss
 		return
 	}
 	disk := &loop.RecordedDisk{Lookups: p.Lookups}
-	if !running && !c.rewritten() {
-		if err := w.checkInput(t, entry, input, disk); err != nil {
+	refused := ""
+	if !running {
+		var refusal *tool.Error
+		err := w.checkInput(t, entry, input, disk)
+		switch errors.As(err, &refusal); {
+		case refusal != nil && refusal.Category == tool.SandboxViolation:
+			refused = refusal.Message
+		case err != nil && !c.rewritten():
 			w.reportDifference(e, "a refusal: "+err.Error(), "a decision about the call")
 			return
+		case permission.WasRefused(p):
+			refused = p.DecisionReason // for a workspace that isn't here to be looked at
 		}
 	}
 	if s.Decision == "" {
 		c.opinion = c.judged(w.decide.Opinion)
 	}
 	q := w.configuration.Question(w.s, t, &loop.Call{ToolCallID: e.ToolCallID, Tool: entry.Info, Input: input, Opinion: c.opinion}, w.confinement, disk, e.Time)
-	q.Outside = q.Outside || running
+	q.Outside, q.Refused = q.Outside || running, refused
 	if w.opt.Mode != "" {
 		q.Mode = w.opt.Mode
 	}

@@ -46,11 +46,13 @@ type schema struct {
 	AnyOf                []schema          `json:"anyOf"`
 	Enum                 []string          `json:"enum"`
 	Pattern              string            `json:"pattern"`
+	MinLength            int               `json:"minLength"`
 	Required             []string          `json:"required"`
 	Properties           map[string]schema `json:"properties"`
 	AdditionalProperties json.RawMessage   `json:"additionalProperties"`
 	Items                *schema           `json:"items"`
 	Minimum              *float64          `json:"minimum"`
+	Maximum              *float64          `json:"maximum"`
 }
 
 // types are the JSON types that a schema allows: one, or a list.
@@ -77,8 +79,9 @@ type matrix struct {
 	asked   int
 }
 
-// wrongValues has a value of each JSON type, and of two more that only some types refuse.
+// wrongValues has a value of each JSON type, and more that only some types refuse.
 var wrongValues = map[string]any{
+	"empty": "", "huge": 9e18,
 	"null": nil, "boolean": true, "number": 1.5, "negative": -1.0, "string": "no such value!", "array": []any{[]any{}}, "object": map[string]any{"no such": 1.0},
 }
 
@@ -175,8 +178,12 @@ func (m *matrix) takes(s *schema, kind string) bool {
 		return kind != "null"
 	case kind == "negative":
 		return s.Type.has("number") || (s.Type.has("integer") && (s.Minimum == nil || *s.Minimum < 0))
-	case kind == "string" && s.Type.has("string"):
-		return s.Enum == nil && s.Pattern == ""
+	case kind == "huge":
+		return (s.Type.has("number") || s.Type.has("integer")) && (s.Maximum == nil || *s.Maximum >= 9e18)
+	case (kind == "string" || kind == "empty") && s.Type.has("string"):
+		return s.Enum == nil && s.Pattern == "" && (kind == "string" || s.MinLength == 0)
+	case kind == "empty":
+		return false
 	case kind == "object" && s.Type.has("object"):
 		return string(s.AdditionalProperties) != "false"
 	case kind == "array" && s.Type.has("array"):

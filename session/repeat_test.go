@@ -174,7 +174,10 @@ func TestATurnsIDCountsBesideAKey(t *testing.T) {
 	k := runtimetest.New(t)
 	for i, keys := range [][2]string{{"", "a"}, {"b", ""}, {"c", "d"}} {
 		submit := func(key, input string) (map[string]any, string) {
-			return runtimetest.CallByName(k, "submit_turn", fmt.Sprintf(`{"turnId":"turn_%d","input":%q,"idempotencyKey":%q}`, i, input, key))
+			if key != "" {
+				key = fmt.Sprintf(`,"idempotencyKey":%q`, key)
+			}
+			return runtimetest.CallByName(k, "submit_turn", fmt.Sprintf(`{"turnId":"turn_%d","input":%q%s}`, i, input, key))
 		}
 		first, refusal := submit(keys[0], "hi")
 		again, refusedAgain := submit(keys[1], "hi")

@@ -1957,6 +1957,10 @@ func appendToolCall(dst []byte, v *ToolCall) []byte {
 		dst = append(dst, `,"isReadOnly":`...)
 		dst = strconv.AppendBool(dst, v.IsReadOnly)
 	}
+	if v.HeldToRead {
+		dst = append(dst, `,"heldToRead":`...)
+		dst = strconv.AppendBool(dst, v.HeldToRead)
+	}
 	if len(v.ErrorCategory) > 0 {
 		dst = append(dst, `,"errorCategory":`...)
 		dst = appendString(dst, string(v.ErrorCategory))

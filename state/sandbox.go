@@ -87,7 +87,7 @@ func (f *fold) sandboxApplied(p *event.SandboxApplied) {
 		Hidden: firstN(p.Hidden, keepRefs), Protected: firstN(p.Protected, keepRefs),
 		At: f.e.Time, Sequence: f.e.Sequence,
 	}
-	f.callConfined()
+	f.callConfined(p)
 	f.s.Permission.Sandbox = a
 	if t := f.s.Thread(f.e.ThreadID); t != nil {
 		t.Sandbox = a

@@ -1,6 +1,11 @@
 package state
 
-import "agentd/event"
+import (
+	"slices"
+	"strings"
+
+	"agentd/event"
+)
 
 // toolStarted folds the request for a call. In the facts of older versions it is the
 // call's beginning, once for each attempt.
@@ -42,7 +47,7 @@ func (f *fold) toolProgress(p *event.ToolProgress) {
 	case event.PhaseLost:
 		if c := f.toolCall(p.ToolName); c != nil {
 			c.Lost++
-			c.Status, c.Decision, c.ActionID = ToolRequested, "", "" // it is judged anew
+			c.Status, c.Decision, c.ActionID, c.HeldToRead = ToolRequested, "", "", false // it is judged anew
 		}
 	}
 }
@@ -55,17 +60,30 @@ func (f *fold) toolArgs(p *event.ToolArgs) {
 }
 
 // callConfined notes the boundary of the call that a fact is about.
-func (f *fold) callConfined() {
+func (f *fold) callConfined(p *event.SandboxApplied) {
 	turn := f.turn()
 	if turn == nil {
 		return
 	}
 	for _, c := range turn.Tools {
 		if c.ToolCallID == f.e.ToolCallID {
-			c.Links.SandboxEventID = f.e.ID
+			c.Links.SandboxEventID, c.HeldToRead = f.e.ID, holdsToRead(p)
 		}
 	}
 }
+
+// holdsToRead reports whether a boundary proves that what ran within it changed nothing
+// and told nobody anything: the kernel enforces all of it. What lacks may be a bound on
+// resources alone.
+func holdsToRead(p *event.SandboxApplied) bool {
+	const none = "none"
+	return p.Mode == "read_only" && p.Network == "deny" && len(p.WriteRoots) == 0 &&
+		p.Enforcement.Filesystem != none && p.Enforcement.Network != none && p.Enforcement.Processes != none &&
+		!slices.ContainsFunc(p.NotEnforced, func(lack string) bool { return !strings.HasPrefix(lack, "limits: ") })
+}
+
+// CanRepeat reports whether nothing is different after the call was made once more.
+func (c *ToolCall) CanRepeat() bool { return c.IsReadOnly || c.HeldToRead }
 
 // callDecided notes the decision about a call. A call of an older version has its step
 // from it: there was no fact of the call before.

@@ -166,6 +166,9 @@ type ToolCall struct {
 	Policy string `json:"policy,omitempty"`
 	// IsReadOnly says that the call changes nothing.
 	IsReadOnly bool `json:"isReadOnly,omitempty"`
+	// HeldToRead says that the call's boundary, as the kernel enforces it, lets it do
+	// nothing but read, whatever its tool could do.
+	HeldToRead bool `json:"heldToRead,omitempty"`
 	// ErrorCategory classifies the failure.
 	ErrorCategory string `json:"errorCategory,omitempty"`
 	// Message of the failure.

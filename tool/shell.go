@@ -77,8 +77,14 @@ func (f *files) shell(ctx context.Context, call *Call) (*Result, error) {
 // shellCwd returns the folder to run in. It may be outside the workspace only if
 // the call may leave the sandbox.
 func (f *files) shellCwd(ctx context.Context, call *Call, asked string) (string, error) {
-	if call.Outside && filepath.IsAbs(asked) {
-		return filepath.Clean(asked), nil
+	if call.Outside && asked != "" {
+		abs := asked
+		if !filepath.IsAbs(abs) {
+			abs = filepath.Join(call.Cwd, abs)
+		}
+		if _, inside := relativeWithin(call.Root, abs); !inside || abs == asked {
+			return filepath.Clean(abs), nil
+		}
 	}
 	t, err := f.open(call)
 	if err != nil {

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 )
 
 // Bounds that package command holds where a field's tags give none.
 const (
 	defaultText = 64 << 10
 	defaultList = 1000
+	defaultMs   = 3_153_600_000_000
 )
 
 // commandSchemas writes two schemas a command, each complete in itself, and that
@@ -187,8 +189,11 @@ func boundedSchema(s *commandStruct, f *commandField, typ string) object {
 	case s.input && !f.checks("signed"), f.base().Kind() == reflect.Uint64:
 		o = append(o, member{"minimum", 0})
 	}
-	if f.max != "" {
+	switch {
+	case f.max != "":
 		o = append(o, member{"maximum", boundOf(f.max, 0)})
+	case s.input && strings.HasSuffix(f.wire, "Ms"):
+		o = append(o, member{"maximum", defaultMs})
 	}
 	return o
 }

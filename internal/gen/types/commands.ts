@@ -248,7 +248,7 @@ export interface ListActionsParams {
   /** Status keeps the actions with that status; all if absent. */
   status?: "pending" | "resolved" | "expired";
   /** Type keeps the actions that ask for this kind of answer, such as tool_permission. */
-  type?: string;
+  type?: "tool_permission" | "structured_input" | "plan_approval" | "credential" | "sandbox_escape" | "client_tool" | "resume" | "host_policy";
   /** Tool keeps the actions about calls of this tool. */
   tool?: string;
   /** Query keeps the things whose id, title or other short texts contain it; upper and lower case are the same. */
@@ -1434,7 +1434,7 @@ export interface ListPeerTasksParams {
   /** remoteContextId keeps the tasks of one conversation. */
   remoteContextId?: string;
   /** Status keeps the tasks with one of these statuses. */
-  status?: string[];
+  status?: ("running" | "idle" | "waiting_input" | "waiting_permission" | "completed_unreconciled" | "completed" | "failed" | "cancelled" | "rejected" | "missing" | "unreachable" | "unknown")[];
   /** statusAfter keeps the tasks whose status changed at that time or later. */
   statusAfter?: string;
   /** Unsettled keeps the tasks whose end was not reconciled yet. */
@@ -1912,7 +1912,7 @@ export interface ListTrialsParams {
   /** sessionId keeps the trials of one session. */
   sessionId?: string;
   /** Status keeps the trials with that status. */
-  status?: string;
+  status?: "running" | "completed" | "failed" | "unknown";
   /** datasetId keeps the trials of a data set. */
   datasetId?: string;
   /** configurationId keeps the trials of a configuration. */
@@ -2178,7 +2178,7 @@ export interface ActionFilter {
   /** sessionId keeps the actions of one session. */
   sessionId?: string;
   /** actionType keeps the actions of that type. */
-  actionType?: string;
+  actionType?: "tool_permission" | "structured_input" | "plan_approval" | "credential" | "sandbox_escape" | "client_tool" | "resume" | "host_policy";
   /** toolName keeps the actions about calls of that tool. */
   toolName?: string;
 }
@@ -2439,8 +2439,10 @@ export interface SessionSummary {
   turnCount: number;
   /** The folder that the session works in. */
   workspace?: string;
-  /** costUSD sums the model calls whose price is known. */
-  costUSD: number;
+  /** costUSD sums the model calls whose price is known; null if there are only others. */
+  costUSD: number | null;
+  /** Unpriced counts the model calls that no price is known for; costUSD lacks them. */
+  unpriced?: number;
   /** inputTokens of all model calls. */
   inputTokens: number;
   /** outputTokens of all model calls. */
@@ -2911,6 +2913,8 @@ export interface ToolCallRead {
   policy?: string;
   /** isReadOnly says that the call changes nothing. */
   isReadOnly?: boolean;
+  /** heldToRead says that the call's boundary, as the kernel enforces it, lets it do nothing but read, whatever its tool could do. */
+  heldToRead?: boolean;
   /** errorCategory classifies the failure. */
   errorCategory?: string;
   /** Message of the failure. */
@@ -7129,8 +7133,10 @@ export interface TurnSummary {
   tools?: string[];
   /** The folder that the turn works in. */
   workspace?: string;
-  /** costUSD sums the model calls whose price is known. */
-  costUSD: number;
+  /** costUSD sums the model calls whose price is known; null if there are only others. */
+  costUSD: number | null;
+  /** Unpriced counts the model calls that no price is known for; costUSD lacks them. */
+  unpriced?: number;
   /** Usage sums the model calls. */
   usage: Usage;
   /** That of turn.submitted. */
