@@ -33,7 +33,7 @@ func TestTokensThatTwoNodesChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tell(t, a, b, made.ID)
+		shareToken(t, a, b, made.ID)
 		c.a(a, made.ID)
 		c.b(b, made.ID)
 		ofA, ofB := entryOf(t, a, made.ID), entryOf(t, b, made.ID)
@@ -65,7 +65,7 @@ func TestTokensOfOneName(t *testing.T) {
 		}
 		ids = append(ids, made.ID)
 	}
-	tell(t, b, a, ids[1])
+	shareToken(t, b, a, ids[1])
 	_, err := a.RevokeToken("ci")
 	if _, _, rotating := a.Rotate("ci", time.Time{}); fault.KindOf(err) != fault.Conflict || fault.KindOf(rotating) != fault.Conflict ||
 		!strings.Contains(err.Error(), ids[0]) || !strings.Contains(err.Error(), ids[1]) {
@@ -102,8 +102,8 @@ func entryOf(t *testing.T, n *Tokens, id string) []byte {
 	return entry
 }
 
-// tell has a node know what another one knows of a token.
-func tell(t *testing.T, from, to *Tokens, id string) {
+// shareToken has a node know what another one knows of a token.
+func shareToken(t *testing.T, from, to *Tokens, id string) {
 	t.Helper()
 	if err := to.TakeTokens([][]byte{entryOf(t, from, id)}); err != nil {
 		t.Fatal(err)
