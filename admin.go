@@ -114,11 +114,15 @@ func (r *Runtime) createToken(ctx context.Context, caller command.Caller, p *com
 	if err != nil {
 		return nil, err
 	}
+	before, err := r.takeTokens(ctx) // the name may be taken at another node
+	if err != nil {
+		return nil, err
+	}
 	made, secret, err := tokens.CreateToken(p)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := r.recordToken(ctx, caller, p, "token_created", made, secret)
+	kept, err := r.recordToken(ctx, caller, p, "token_created", made, secret, before)
 	if err != nil {
 		// No caller has seen the secret, so the token is of no use.
 		_, revokeErr := tokens.RevokeToken(made.TokenID)
@@ -134,11 +138,15 @@ func (r *Runtime) rotateToken(ctx context.Context, caller command.Caller, p *com
 	if err != nil {
 		return nil, err
 	}
+	before, err := r.takeTokens(ctx) // it may have been revoked at another node
+	if err != nil {
+		return nil, err
+	}
 	made, secret, err := tokens.RotateToken(p)
 	if err != nil {
 		return nil, err
 	}
-	return r.recordToken(ctx, caller, p, "token_rotated", made, secret)
+	return r.recordToken(ctx, caller, p, "token_rotated", made, secret, before)
 }
 
 func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *command.RevokeToken) (*keptToken, error) {
@@ -146,15 +154,20 @@ func (r *Runtime) revokeToken(ctx context.Context, caller command.Caller, p *com
 	if err != nil {
 		return nil, err
 	}
+	// While the store is away the token is at least revoked here.
+	before, away := r.takeTokens(ctx)
 	gone, err := tokens.RevokeToken(p.TokenID)
-	if err != nil {
+	switch {
+	case away != nil && fault.KindOf(err) == fault.NotFound:
+		return nil, away
+	case err != nil:
 		return nil, err
 	}
-	return r.recordToken(ctx, caller, p, "token_revoked", gone, "")
+	return r.recordToken(ctx, caller, p, "token_revoked", gone, "", before)
 }
 
-// recordToken writes the fact about a token.
-func (r *Runtime) recordToken(ctx context.Context, caller command.Caller, p command.Params, change string, t command.TokenRecord, secret string) (*keptToken, error) {
+// recordToken writes the fact about a token. It takes the place of what was known before.
+func (r *Runtime) recordToken(ctx context.Context, caller command.Caller, p command.Params, change string, t command.TokenRecord, secret string, before []session.SharedToken) (*keptToken, error) {
 	var entry []byte
 	if sharer, ok := r.opt.Host.Tokens.(TokenSharer); ok && r.manager.IsShared() {
 		var err error
@@ -164,7 +177,7 @@ func (r *Runtime) recordToken(ctx context.Context, caller command.Caller, p comm
 	}
 	kept, err := session.RecordToken(ctx, r.manager, caller, p, &event.RuntimeChanged{
 		Change: change, TokenID: t.TokenID, TokenName: t.Name, Role: t.Role, Account: t.Account, ExpiresAt: t.ExpiresAt,
-	}, keptToken{Record: t}, entry)
+	}, keptToken{Record: t}, entry, before)
 	if err != nil {
 		return nil, err
 	}
@@ -228,16 +241,29 @@ func (r *Runtime) getConfiguration(_ context.Context, caller command.Caller, p *
 
 // shareTokens takes over the tokens that other nodes made, changed or revoked.
 func (r *Runtime) shareTokens(ctx context.Context) error {
+	_, err := r.takeTokens(ctx)
+	return err
+}
+
+// takeTokens is shareTokens; it also returns what was taken over.
+func (r *Runtime) takeTokens(ctx context.Context) ([]session.SharedToken, error) {
 	sharer, ok := r.opt.Host.Tokens.(TokenSharer)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	entries, err := r.manager.Tokens(ctx)
-	if err == nil && len(entries) > 0 {
-		err = sharer.TakeTokens(entries)
-	}
+	shared, err := r.manager.Tokens(ctx)
 	if err != nil {
-		return fmt.Errorf("agentd: the tokens of other nodes: %w", err)
+		return nil, fault.Wrap(fault.KindOf(err), err, "the tokens of other nodes could not be read; try again")
 	}
-	return nil
+	if len(shared) == 0 {
+		return nil, nil
+	}
+	entries := make([][]byte, len(shared))
+	for i := range shared {
+		entries[i] = shared[i].Value
+	}
+	if err := sharer.TakeTokens(entries); err != nil {
+		return nil, fmt.Errorf("agentd: the tokens of other nodes: %w", err)
+	}
+	return shared, nil
 }

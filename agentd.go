@@ -32,7 +32,6 @@ import (
 	"agentd/proof"
 	"agentd/quota"
 	"agentd/session"
-	"agentd/state"
 	"agentd/store"
 	"agentd/takeover"
 	"agentd/transfer"
@@ -397,11 +396,6 @@ func (r *Runtime) SubscribeAll(ctx context.Context, caller command.Caller, after
 // Output opens what is behind a reference and returns its media type.
 func (r *Runtime) Output(ctx context.Context, caller command.Caller, ref string) (store.Blob, string, error) {
 	return r.manager.Output(ctx, caller, ref)
-}
-
-// View reads a session's state; see [session.Manager.View].
-func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
-	return r.manager.View(ctx, sessionID, view)
 }
 
 // Figures returns the measurements of the session layer.

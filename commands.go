@@ -64,7 +64,7 @@ func RedactParams(r *redact.Redactor, p command.Params) (command.Params, error) 
 // beforeTurn refuses a turn that couldn't run where it is meant to, and has one that is
 // accepted wait until its caller was told so.
 func (r *Runtime) beforeTurn(ctx context.Context, caller command.Caller, p *command.SubmitTurn) error {
-	if err := r.checkCwd(ctx, p); err != nil {
+	if err := r.checkCwd(ctx, caller, p); err != nil {
 		return err
 	}
 	if caller.Answer != nil && caller.RequestID != "" {
@@ -75,19 +75,30 @@ func (r *Runtime) beforeTurn(ctx context.Context, caller command.Caller, p *comm
 
 // checkCwd refuses a turn whose folder isn't in its session's workspace: it would be
 // done elsewhere than its caller thinks.
-func (r *Runtime) checkCwd(ctx context.Context, p *command.SubmitTurn) error {
+func (r *Runtime) checkCwd(ctx context.Context, caller command.Caller, p *command.SubmitTurn) error {
 	if p.Options == nil || !filepath.IsAbs(p.Options.Cwd) {
 		return nil
 	}
 	check := func(s *state.Session) error { return r.loop.CheckCwd(s, p.Options.Cwd) }
 	err := error(fault.New(fault.NotFound, "there is no session"))
 	if p.SessionID != "" {
-		err = r.manager.View(ctx, p.SessionID, check)
+		err = r.ViewAs(ctx, caller, p.SessionID, check)
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		return check(&state.Session{}) // a new one has the runtime's workspace
+		return check(&state.Session{}) // a new one, and one of others, has the runtime's workspace
 	}
 	return err
+}
+
+// ViewAs reads a session's state for a caller, to whom sessions of other accounts aren't there;
+// see [session.Manager.OwnAs].
+func (r *Runtime) ViewAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
+	return r.manager.OwnAs(ctx, caller, sessionID, view)
+}
+
+// View is [Runtime.ViewAs] for the program itself.
+func (r *Runtime) View(ctx context.Context, sessionID string, view func(*state.Session) error) error {
+	return r.manager.View(ctx, sessionID, view)
 }
 
 // CheckDocument checks what a caller sends against a schema. The fields of its error, a

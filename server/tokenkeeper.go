@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"agentd/command"
@@ -62,20 +61,8 @@ func (t *Tokens) RotateToken(p *command.RotateToken) (command.TokenRecord, strin
 
 // RevokeToken ends a token and returns what is known of it.
 func (t *Tokens) RevokeToken(idOrName string) (command.TokenRecord, error) {
-	if err := t.Revoke(idOrName); err != nil {
-		return command.TokenRecord{}, err
-	}
-	list, err := t.ListTokens()
-	if err != nil {
-		return command.TokenRecord{}, err
-	}
-	var gone command.TokenRecord
-	for _, kept := range list { // the newest of that name is last
-		if kept.TokenID == idOrName || kept.Name == idOrName {
-			gone = kept
-		}
-	}
-	return gone, nil
+	gone, err := t.Revoke(idOrName)
+	return gone.record(t.opt.Clock()), err
 }
 
 // goodFor refuses a time that is over at once: tokens end at whole seconds.
@@ -110,8 +97,10 @@ func (t *Tokens) TokenEntry(tokenID string) ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-// TakeTokens takes over what other nodes know of tokens. Of two records the one with more
-// changes holds; a token that either side revoked is revoked.
+// TakeTokens takes over what other nodes know of tokens, and gives all nodes that know the
+// same changes the same tokens, in whatever order these came. Of two records the one with
+// more changes holds; of two secrets that were made at the same moment one does, and a token
+// that anyone revoked is revoked.
 func (t *Tokens) TakeTokens(entries [][]byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,21 +113,47 @@ func (t *Tokens) TakeTokens(entries [][]byte) error {
 		if err := json.Unmarshal(e, &theirs); err != nil {
 			return fmt.Errorf("server: tokens of other nodes: %w", err)
 		}
-		ours, known := t.byID[theirs.ID]
-		if known && ours.Version >= theirs.Version {
-			continue
+		theirs.LastUsedAt = time.Time{}
+		known, ok := news[theirs.ID]
+		if !ok {
+			known, ok = t.byID[theirs.ID]
 		}
-		theirs.LastUsedAt = ours.LastUsedAt
-		if theirs.RevokedAt.IsZero() {
-			theirs.RevokedAt = ours.RevokedAt
+		if !ok {
+			news[theirs.ID] = theirs
+		} else if merged := known.mergeChange(&theirs); merged != known {
+			news[theirs.ID] = merged
 		}
-		news[theirs.ID] = theirs
 	}
 	if len(news) == 0 {
 		return nil
 	}
 	return t.update(func(all map[string]storedToken) error {
-		maps.Copy(all, news)
+		for id := range news {
+			theirs := news[id]
+			if known, ok := all[id]; ok { // another process may have changed it since
+				theirs = known.mergeChange(&theirs)
+			}
+			all[id] = theirs
+		}
 		return nil
 	})
+}
+
+// mergeChange returns what holds of two records of a token. It doesn't matter which of them
+// is asked.
+func (t *storedToken) mergeChange(other *storedToken) storedToken {
+	holds := *t
+	if other.Version > t.Version || (other.Version == t.Version && other.Hash > t.Hash) {
+		holds = *other
+	}
+	holds.LastUsedAt = t.LastUsedAt
+	if other.LastUsedAt.After(t.LastUsedAt) {
+		holds.LastUsedAt = other.LastUsedAt
+	}
+	for _, at := range []time.Time{t.RevokedAt, other.RevokedAt} {
+		if !at.IsZero() && (holds.RevokedAt.IsZero() || at.Before(holds.RevokedAt)) {
+			holds.RevokedAt = at
+		}
+	}
+	return holds
 }

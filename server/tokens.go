@@ -198,9 +198,13 @@ func (t *Tokens) Rotate(idOrName string, expires time.Time) (Token, string, erro
 	var rotated storedToken
 	secret := ""
 	err := t.update(func(all map[string]storedToken) error {
-		kept, err := findActive(all, idOrName, t.opt.Clock())
+		now := t.opt.Clock()
+		kept, err := findToken(all, idOrName, now)
 		if err != nil {
 			return err
+		}
+		if !kept.Active(now) {
+			return fault.New(fault.Conflict, "token %s has expired or was revoked; create a new one", idOrName)
 		}
 		if secret, kept.Hash, err = newSecret(kept.ID); err != nil {
 			return err
@@ -218,19 +222,34 @@ func (t *Tokens) Rotate(idOrName string, expires time.Time) (Token, string, erro
 	return rotated.Token, secret, nil
 }
 
-// findActive returns the token with that id, or the active one with that name.
-func findActive(all map[string]storedToken, idOrName string, now time.Time) (storedToken, error) {
-	known := false
-	for id, kept := range all {
-		if id != idOrName && kept.Name != idOrName {
-			continue
-		}
-		if known = true; kept.Active(now) {
-			return kept, nil
+// findToken returns the token with that id, or else the active one with that name, or else
+// the newest that had it. Nodes that make tokens at the same moment may give them the same
+// name.
+func findToken(all map[string]storedToken, idOrName string, now time.Time) (storedToken, error) {
+	if kept, ok := all[idOrName]; ok {
+		return kept, nil
+	}
+	var active, ended []storedToken
+	for _, kept := range sortedTokens(all) {
+		switch {
+		case kept.Name != idOrName:
+		case kept.Active(now):
+			active = append(active, kept)
+		default:
+			ended = append(ended, kept)
 		}
 	}
-	if known {
-		return storedToken{}, fault.New(fault.Conflict, "token %s has expired or was revoked; create a new one", idOrName)
+	switch {
+	case len(active) > 1:
+		ids := make([]string, len(active))
+		for i := range active {
+			ids[i] = active[i].ID
+		}
+		return storedToken{}, fault.New(fault.Conflict, "%d tokens are named %q; name one by its id: %s", len(ids), idOrName, strings.Join(ids, ", "))
+	case len(active) == 1:
+		return active[0], nil
+	case len(ended) > 0:
+		return ended[len(ended)-1], nil
 	}
 	return storedToken{}, fault.New(fault.NotFound, "there is no token %s", idOrName)
 }
@@ -263,29 +282,30 @@ func (t *Tokens) List() ([]Token, error) {
 	return out, nil
 }
 
-// Revoke ends the token with that id or name, also in open streams. To revoke
+// Revoke ends the token with that id or name, also in open streams, and returns it. To revoke
 // one twice is fine.
-func (t *Tokens) Revoke(idOrName string) error {
+func (t *Tokens) Revoke(idOrName string) (Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.update(func(all map[string]storedToken) error {
-		found := false
-		for id, kept := range all {
-			if id != idOrName && kept.Name != idOrName {
-				continue
-			}
-			found = true
-			if kept.RevokedAt.IsZero() {
-				kept.RevokedAt = t.opt.Clock().UTC().Truncate(time.Second)
-				kept.Version++
-				all[id] = kept
-			}
+	var gone Token
+	err := t.update(func(all map[string]storedToken) error {
+		now := t.opt.Clock()
+		kept, err := findToken(all, idOrName, now)
+		if err != nil {
+			return err
 		}
-		if !found {
-			return fault.New(fault.NotFound, "there is no token %s", idOrName)
+		if kept.RevokedAt.IsZero() {
+			kept.RevokedAt = now.UTC().Truncate(time.Second)
+			kept.Version++
+			all[kept.ID] = kept
 		}
+		gone = kept.Token
 		return nil
 	})
+	if err != nil {
+		return Token{}, err
+	}
+	return gone, nil
 }
 
 // Close writes what is only in memory.

@@ -213,39 +213,6 @@ func RecordChange[R any](ctx context.Context, m *Manager, caller command.Caller,
 	return recordChange(ctx, r, change, result)
 }
 
-// kindToken: token id → what all nodes must know to let its holder in. The secret isn't
-// part of it.
-const kindToken = "token"
-
-// RecordToken is RecordChange for a token, which other nodes of a shared store let in by
-// what is kept of it.
-func RecordToken[R any](ctx context.Context, m *Manager, caller command.Caller, p command.Params, change *event.RuntimeChanged, result R, kept []byte) (*R, error) {
-	if m.shared == nil || kept == nil {
-		return RecordChange(ctx, m, caller, p, change, result)
-	}
-	r, err := m.request(caller, p)
-	if err != nil {
-		return nil, err
-	}
-	change.ChangedBy = r.actor()
-	return recordChange(ctx, r, change, result, putOp(kindToken, change.TokenID, kept))
-}
-
-// Tokens returns what is kept of the tokens of all nodes.
-func (m *Manager) Tokens(ctx context.Context) ([][]byte, error) {
-	if m.shared == nil {
-		return nil, nil
-	}
-	var out [][]byte
-	for e, err := range m.opt.Store.Scan(ctx, store.Scan{Kind: kindToken}) {
-		if err != nil {
-			return nil, storeFault(err)
-		}
-		out = append(out, e.Value)
-	}
-	return out, nil
-}
-
 // Accounts returns the accounts that have stored something or have limits of their own,
 // with what they use, the operator's first. It reads what is kept of each account, however
 // many sessions that has.

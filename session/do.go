@@ -103,13 +103,18 @@ func (m *Manager) ViewAs(ctx context.Context, caller command.Caller, sessionID s
 // OwnAs is View for a caller, for what only the node can tell that owns the session, such
 // as what is in its workspace.
 func (m *Manager) OwnAs(ctx context.Context, caller command.Caller, sessionID string, view func(*state.Session) error) error {
-	r := &request{m: m, caller: caller}
-	return m.View(ctx, sessionID, func(st *state.Session) error {
+	r, seen := &request{m: m, caller: caller}, false
+	err := m.View(ctx, sessionID, func(st *state.Session) error {
 		if err := r.checkVisible(sessionID, st); err != nil {
 			return err
 		}
+		seen = true
 		return view(st)
 	})
+	if err != nil && !seen {
+		return r.hideForeign(ctx, sessionID, err)
+	}
+	return err
 }
 
 // ActorOf is the caller as facts name it.
@@ -134,6 +139,7 @@ type request struct {
 // meantime.
 func mutate[R any](ctx context.Context, r *request, sessionID string, create bool, decide func(*Tx) (*R, error)) (*R, error) {
 	var result *R
+	seen := false
 	if r.endsWork {
 		ctx = Anywhere(ctx)
 	}
@@ -141,6 +147,7 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 		if err := r.checkVisible(sessionID, tx.State); err != nil {
 			return err
 		}
+		seen = true
 		if err := r.checkStorage(tx); err != nil {
 			return err
 		}
@@ -158,10 +165,28 @@ func mutate[R any](ctx context.Context, r *request, sessionID string, create boo
 			return first, err
 		}
 	}
+	if err != nil && !seen {
+		err = r.hideForeign(ctx, sessionID, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return result, nil
+}
+
+// hideForeign returns what a caller is told whose command didn't get as far as the session:
+// which node has it, that this one can't have it now, or that it isn't there. The former two
+// are for those who may see the session; to others there is none, and no node is asked in
+// their name.
+func (r *request) hideForeign(ctx context.Context, sessionID string, err error) error {
+	if r.caller.Admin || fault.KindOf(err) == fault.NotFound {
+		return err
+	}
+	account, unknown := r.m.Account(ctx, sessionID)
+	if foreign := unknown == nil && !r.caller.Sees(account); foreign || sessionID == event.RuntimeSession {
+		return noSession(sessionID)
+	}
+	return err
 }
 
 // stampFacts writes the caller's correlation ids into the decision's facts.

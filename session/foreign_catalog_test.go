@@ -8,6 +8,7 @@ package session_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -77,6 +78,108 @@ func TestIDsOfOthersLookUnknown(t *testing.T) {
 		t.Errorf("only %d parameters were tried", calls)
 	}
 	t.Logf("%d parameters, %d calls", calls, 2*calls)
+}
+
+// telling are values that say something about the session, the folder or the store that they
+// are compared with, by the type of the parameter.
+var telling = map[reflect.Kind][]any{
+	reflect.String: {"/etc", "bypass", "x"}, reflect.Int: {1}, reflect.Int64: {1}, reflect.Uint64: {1}, reflect.Bool: {true},
+}
+
+// TestIDsOfOthersLookUnknownBesideAnything gives the id of a session of another account, or
+// one that nobody has, beside each other parameter of a command: no parameter is judged by
+// what it would mean in a session that isn't the caller's.
+func TestIDsOfOthersLookUnknownBesideAnything(t *testing.T) {
+	k, acme, own := ownerAndStranger(t)
+	calls := 0
+	for _, d := range command.Catalog() {
+		typ := reflect.TypeOf(d.New()).Elem()
+		if !d.Available || d.Scope == command.RoleAdmin || !slices.Contains(idPaths(typ, ""), "sessionId") || slices.Contains(creates[d.Name], "sessionId") {
+			continue
+		}
+		for path, kind := range leaves(typ, "") {
+			for _, value := range telling[kind] {
+				calls++
+				ask := func(id string) string {
+					var example map[string]any
+					if err := json.Unmarshal([]byte(d.Example), &example); err != nil {
+						t.Fatal(err)
+					}
+					delete(example, "create")
+					fillOwn(example, own, creates[d.Name])
+					setAt(example, []string{"sessionId"}, id)
+					setLeaf(example, strings.Split(path, "."), value)
+					return answerOf(t, k, d.Name, example, id)
+				}
+				if foreign, unknown := ask(acme["sessionId"]), ask(nobodys(acme["sessionId"])); foreign != unknown {
+					t.Errorf("%s of a session of another account with %s %v: %s\n of nobody's: %s", d.Name, path, value, foreign, unknown)
+				}
+			}
+		}
+	}
+	if calls < 300 {
+		t.Errorf("only %d calls were tried", calls)
+	}
+	t.Logf("%d calls", 2*calls)
+}
+
+// answerOf describes the answer to a command without the id.
+func answerOf(t *testing.T, k *runtimetest.Kit, name command.Name, params map[string]any, id string) string {
+	t.Helper()
+	body, err := json.Marshal(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := command.Decode(name, body)
+	if err != nil {
+		return answerTo(err, id)
+	}
+	res, err := k.Runtime.Do(t.Context(), callerOf("stranger"), p)
+	if err != nil {
+		return answerTo(err, id)
+	}
+	said, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(said), id, "ID")
+}
+
+// leaves are the parameters that are single values and no ids, by their paths outside of
+// lists.
+func leaves(typ reflect.Type, prefix string) map[string]reflect.Kind {
+	out := map[string]reflect.Kind{}
+	ids := idPaths(typ, prefix)
+	for f := range typ.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		t := f.Type
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch {
+		case f.Anonymous && name == "":
+			maps.Copy(out, leaves(t, prefix))
+		case name == "idempotencyKey" || name == "create" || name == "-" || slices.Contains(ids, prefix+name):
+		case t.Kind() == reflect.Struct && t.PkgPath() != "time":
+			maps.Copy(out, leaves(t, prefix+name+"."))
+		default:
+			out[prefix+name] = t.Kind()
+		}
+	}
+	return out
+}
+
+// setLeaf is setAt where what is on the way may be something else.
+func setLeaf(v map[string]any, path []string, value any) {
+	for _, name := range path[:len(path)-1] {
+		inner, ok := v[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			v[name] = inner
+		}
+		v = inner
+	}
+	v[path[len(path)-1]] = value
 }
 
 // nobodys is an id of the same form that nothing has.
@@ -251,7 +354,7 @@ func holdingsOf(t *testing.T, k *runtimetest.Kit, account string) holdings {
 			}
 		}
 	}
-	do("create_session", `{"sessionId":"sess_$"}`)
+	do("create_session", fmt.Sprintf(`{"sessionId":"sess_$","workspace":{"root":%q}}`, t.TempDir())) // another one for each account
 	turn := do("submit_turn", `{"sessionId":"sess_$","turnId":"turn_$","input":"hello"}`)
 	k.Completes(&command.SubmitTurnResult{SessionID: "sess_" + account, TurnID: "turn_" + account})
 	keep(turn, "sessionId", "threadId", "turnId")

@@ -143,6 +143,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.s.passOn(r) {
 		return
 	}
+	if id := r.Header.Get(sessionHeader); id != "" && d.s.isOthers(id, auth.TokenInfoFromContext(r.Context()).UserID) {
+		http.Error(w, "session not found", http.StatusNotFound)
+		return
+	}
 	modern, handler := r.Header.Get(versionHeader) >= statelessSince, d.sessions
 	streams := r.Method == http.MethodGet
 	if r.Method == http.MethodPost {

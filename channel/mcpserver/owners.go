@@ -43,6 +43,15 @@ func (s *Server) openSession(user string) (done func(id string), why string, sta
 	}, "", 0
 }
 
+// isOthers reports whether a session is known to be another user's. To all others it isn't
+// there, as one that nobody opened.
+func (s *Server) isOthers(id, user string) bool {
+	s.owners.mu.Lock()
+	defer s.owners.mu.Unlock()
+	owner, known := s.owners.users[id]
+	return known && owner != user
+}
+
 // countSessions counts the sessions of all and of a user, those that are being opened
 // included, and forgets the owners of those that ended. The caller holds the lock.
 func (s *Server) countSessions(user string) (all, mine int) {

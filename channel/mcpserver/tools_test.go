@@ -188,10 +188,11 @@ func TestOneUserCannotOpenAllSessions(t *testing.T) {
 	}
 }
 
-// An older client's session belongs to whoever opened it.
+// An older client's session belongs to whoever opened it. For others it isn't there, as one
+// that nobody has.
 func TestASessionIsItsUsers(t *testing.T) {
 	k := newKit(t).start()
-	post := func(token, session, body string) (status int, opened string) {
+	post := func(token, session, body string) (status int, opened, says string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, k.url, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -208,22 +209,23 @@ func TestASessionIsItsUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		_, _ = io.Copy(io.Discard, res.Body)
-		return res.StatusCode, res.Header.Get("Mcp-Session-Id")
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, res.Header.Get("Mcp-Session-Id"), string(text)
 	}
-	_, session := post("ann", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+older+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	_, session, _ := post("ann", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+older+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	if session == "" {
 		t.Fatal("no session")
 	}
 	post("ann", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
-	if status, _ := post("bob", session, list); status != http.StatusForbidden {
-		t.Errorf("bob uses ann's session: %d", status)
+	status, _, unknown := post("bob", "other", list)
+	if foreign, _, says := post("bob", session, list); status != http.StatusNotFound || foreign != status || says != unknown {
+		t.Errorf("bob uses ann's session: %d %q; one that nobody has: %d %q", foreign, says, status, unknown)
 	}
-	if status, _ := post("ann", session, list); status != http.StatusOK {
+	if status, _, _ := post("ann", session, list); status != http.StatusOK {
 		t.Errorf("ann's session: %d", status)
-	}
-	if status, _ := post("ann", "other", list); status != http.StatusNotFound {
-		t.Errorf("an unknown session: %d", status)
 	}
 }

@@ -30,34 +30,49 @@ func TestDoorsTellNothingOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.completed(turn)
-	theirs := p.heldBy(t, acme)
-	a2a := []string{"A2A-Version", "1.0"}
-	for name, c := range map[string]struct {
-		method, path, body, of string
-		headers                []string
-	}{
-		"events":                  {http.MethodGet, "/v1/sessions/ID/events", "", "session", nil},
-		"a stream of events":      {http.MethodGet, "/v1/sessions/ID/events", "", "session", []string{"Accept", "text/event-stream"}},
-		"an output":               {http.MethodGet, "/v1/outputs/ID", "", "ref", nil},
-		"a process's output":      {http.MethodGet, "/v1/processes/ID/output", "", "process", nil},
-		"an exported session":     {http.MethodGet, "/v1/transfer/ID", "", "session", nil},
-		"a command":               {http.MethodPost, "/v1/commands/get_session", `{"sessionId":"ID"}`, "session", nil},
-		"deletion":                {http.MethodPost, "/v1/commands/delete_session", `{"sessionId":"ID"}`, "session", nil},
-		"a part of an input":      {http.MethodPost, "/v1/commands/submit_turn", `{"input":[{"type":"file","ref":"ID"}]}`, "ref", nil},
-		"JSON-RPC":                {http.MethodPost, "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"get_session","params":{"sessionId":"ID"}}`, "session", nil},
-		"a batch":                 {http.MethodPost, "/v1/rpc", `[{"jsonrpc":"2.0","id":1,"method":"interrupt_turn","params":{"sessionId":"ID"}},{"jsonrpc":"2.0","id":2,"method":"get_task","params":{"taskId":"ID"}}]`, "session", nil},
-		"an A2A task":             {http.MethodGet, "/a2a/rest/tasks/ID", "", "peerTask", a2a},
-		"to cancel an A2A task":   {http.MethodPost, "/a2a/rest/tasks/ID:cancel", `{}`, "peerTask", a2a},
-		"to follow an A2A task":   {http.MethodGet, "/a2a/rest/tasks/ID:subscribe", "", "peerTask", a2a},
-		"a message to a task":     {http.MethodPost, "/a2a/rest/message:send", `{"message":{"messageId":"m9","taskId":"ID","role":"ROLE_USER","parts":[{"text":"hi"}]}}`, "peerTask", a2a},
-		"pushes of an A2A task":   {http.MethodGet, "/a2a/rest/tasks/ID/pushNotificationConfigs", "", "peerTask", a2a},
-		"A2A over JSON-RPC":       {http.MethodPost, "/a2a/rpc", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ID"}}`, "peerTask", a2a},
-		"a response":              {http.MethodGet, "/v1/responses/ID", "", "response", nil},
-		"to cancel a response":    {http.MethodPost, "/v1/responses/ID/cancel", `{}`, "response", nil},
-		"to go on with one":       {http.MethodPost, "/v1/responses", `{"input":"x","previous_response_id":"ID"}`, "response", nil},
-		"a run with no new input": {http.MethodPost, "/agui", `{"threadId":"ID","runId":"run_x","messages":[]}`, "session", nil},
-		"an answer of a run":      {http.MethodPost, "/agui", `{"threadId":"ID","runId":"run_x","messages":[],"resume":[{"interruptId":"action_x","status":"resolved","payload":true}]}`, "session", nil},
-	} {
+	p.tellsNothingOf(stranger, p.heldBy(t, acme))
+	p.stop(syscall.SIGTERM)
+}
+
+// doorsWithIDs are requests that take an id, by what the id is of.
+var doorsWithIDs = map[string]struct {
+	method, path, body, of string
+	headers                []string
+}{
+	"events":                  {http.MethodGet, "/v1/sessions/ID/events", "", "session", nil},
+	"a stream of events":      {http.MethodGet, "/v1/sessions/ID/events", "", "session", []string{"Accept", "text/event-stream"}},
+	"an output":               {http.MethodGet, "/v1/outputs/ID", "", "ref", nil},
+	"a process's output":      {http.MethodGet, "/v1/processes/ID/output", "", "process", nil},
+	"an exported session":     {http.MethodGet, "/v1/transfer/ID", "", "session", nil},
+	"a command":               {http.MethodPost, "/v1/commands/get_session", `{"sessionId":"ID"}`, "session", nil},
+	"a turn":                  {http.MethodPost, "/v1/commands/submit_turn", `{"sessionId":"ID","input":"x"}`, "session", nil},
+	"a turn in a folder":      {http.MethodPost, "/v1/commands/submit_turn", `{"sessionId":"ID","input":"x","options":{"cwd":"/etc"}}`, "session", nil},
+	"another title":           {http.MethodPost, "/v1/commands/update_session", `{"sessionId":"ID","title":"x"}`, "session", nil},
+	"a subagent":              {http.MethodPost, "/v1/commands/spawn_subagent", `{"sessionId":"ID","threadId":"thread_x","input":"x"}`, "session", nil},
+	"a way back":              {http.MethodPost, "/v1/commands/rollback_thread", `{"sessionId":"ID","threadId":"thread_x","toTurnId":"turn_acme","preview":true}`, "session", nil},
+	"deletion":                {http.MethodPost, "/v1/commands/delete_session", `{"sessionId":"ID"}`, "session", nil},
+	"a part of an input":      {http.MethodPost, "/v1/commands/submit_turn", `{"input":[{"type":"file","ref":"ID"}]}`, "ref", nil},
+	"JSON-RPC":                {http.MethodPost, "/v1/rpc", `{"jsonrpc":"2.0","id":1,"method":"get_session","params":{"sessionId":"ID"}}`, "session", nil},
+	"a batch":                 {http.MethodPost, "/v1/rpc", `[{"jsonrpc":"2.0","id":1,"method":"interrupt_turn","params":{"sessionId":"ID"}},{"jsonrpc":"2.0","id":2,"method":"get_task","params":{"taskId":"ID"}}]`, "session", nil},
+	"an A2A task":             {http.MethodGet, "/a2a/rest/tasks/ID", "", "peerTask", []string{"A2A-Version", "1.0"}},
+	"to cancel an A2A task":   {http.MethodPost, "/a2a/rest/tasks/ID:cancel", `{}`, "peerTask", []string{"A2A-Version", "1.0"}},
+	"to follow an A2A task":   {http.MethodGet, "/a2a/rest/tasks/ID:subscribe", "", "peerTask", []string{"A2A-Version", "1.0"}},
+	"a message to a task":     {http.MethodPost, "/a2a/rest/message:send", `{"message":{"messageId":"m9","taskId":"ID","role":"ROLE_USER","parts":[{"text":"hi"}]}}`, "peerTask", []string{"A2A-Version", "1.0"}},
+	"pushes of an A2A task":   {http.MethodGet, "/a2a/rest/tasks/ID/pushNotificationConfigs", "", "peerTask", []string{"A2A-Version", "1.0"}},
+	"A2A over JSON-RPC":       {http.MethodPost, "/a2a/rpc", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"ID"}}`, "peerTask", []string{"A2A-Version", "1.0"}},
+	"a response":              {http.MethodGet, "/v1/responses/ID", "", "response", nil},
+	"to cancel a response":    {http.MethodPost, "/v1/responses/ID/cancel", `{}`, "response", nil},
+	"to go on with one":       {http.MethodPost, "/v1/responses", `{"input":"x","previous_response_id":"ID"}`, "response", nil},
+	"a run with no new input": {http.MethodPost, "/agui", `{"threadId":"ID","runId":"run_x","messages":[]}`, "session", nil},
+	"an answer of a run":      {http.MethodPost, "/agui", `{"threadId":"ID","runId":"run_x","messages":[],"resume":[{"interruptId":"action_x","status":"resolved","payload":true}]}`, "session", nil},
+}
+
+// tellsNothingOf asks every door about the things of another account, and about things that
+// nobody has. The answers have to be the same.
+func (p *process) tellsNothingOf(stranger string, theirs map[string]string) {
+	t := p.t
+	t.Helper()
+	for name, c := range doorsWithIDs {
 		foreign := p.answerAbout(stranger, c.method, c.path, c.body, theirs[c.of], c.headers)
 		unknown := p.answerAbout(stranger, c.method, c.path, c.body, nobodys(theirs[c.of]), c.headers)
 		if foreign != unknown || strings.HasPrefix(foreign, "2") && !strings.Contains(c.path, "rpc") {
@@ -76,7 +91,6 @@ func TestDoorsTellNothingOfOthers(t *testing.T) {
 	if foreign, unknown := p.subscribeTo(stranger, theirs["session"]), p.subscribeTo(stranger, nobodys(theirs["session"])); foreign != unknown || !strings.Contains(foreign, "error") {
 		t.Errorf("WebSocket: %s\n of nobody: %s", foreign, unknown)
 	}
-	p.stop(syscall.SIGTERM)
 }
 
 // heldBy returns ids of things of an account, by what they are of.

@@ -61,7 +61,7 @@ func (f *projectFiles) fillTurn(ctx context.Context, caller command.Caller, p *c
 	}
 	root, hasMode := caller.Workspace, false
 	if p.SessionID != "" {
-		err := f.runtime.View(ctx, p.SessionID, func(s *state.Session) error {
+		err := f.runtime.ViewAs(ctx, caller, p.SessionID, func(s *state.Session) error {
 			if root = ""; s.Workspace != nil {
 				root = s.Workspace.Root
 			}

@@ -245,7 +245,7 @@ func (a *app) tokensRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "revoke ID|NAME",
 		Short:   "Revoke a token, also in open streams",
-		Long:    "Revokes a token at once; open streams end at their next heartbeat. Revoking one\ntwice is fine.\n\nExit codes: 0 done, 1 failed, 2 usage.",
+		Long:    "Revokes a token at once, and at other nodes within a second; open streams end\nwithin a second, too. Revoking one twice is fine. Of tokens that two nodes gave\nthe same name at the same moment, name one by its id.\n\nExit codes: 0 done, 1 failed, 2 usage.",
 		Example: "  agentd tokens revoke laptop",
 		Args:    args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
