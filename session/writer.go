@@ -47,11 +47,11 @@ type writer struct {
 	// unreached is why the session couldn't be loaded while the store was out of reach: those who
 	// waited for that are told the same, and don't wait for the store one after the other.
 	unreached error
-	epoch  uint64
-	state  *state.Session
-	chain  *store.Chain
-	open   bool
-	last   time.Time
+	epoch     uint64
+	state     *state.Session
+	chain     *store.Chain
+	open      bool
+	last      time.Time
 	// begun has the session's facts as long as they are those of its first batch, for who
 	// follows it from the start.
 	begun []store.Record
