@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +44,14 @@ type writer struct {
 	mu     sync.Mutex
 	loaded bool
 	failed bool
-	epoch  uint64
-	state  *state.Session
-	chain  *store.Chain
-	open   bool
-	last   time.Time
+	// unreached is why the session couldn't be loaded while the store was out of reach: those who
+	// waited for that are told the same, and don't wait for the store one after the other.
+	unreached error
+	epoch     uint64
+	state     *state.Session
+	chain     *store.Chain
+	open      bool
+	last      time.Time
 	// begun has the session's facts as long as they are those of its first batch, for who
 	// follows it from the start.
 	begun []store.Record
@@ -218,7 +222,7 @@ func (w *writer) decideBatch(ctx context.Context, by event.Emitter, decide func(
 func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 	w.lookAfter()
 	if w.failed {
-		return errStale
+		return cmp.Or(w.unreached, errStale)
 	}
 	if w.loaded && w.isOutdated() {
 		w.failed = true
@@ -229,7 +233,11 @@ func (w *writer) ensureLoaded(ctx context.Context, create bool) error {
 		if err := w.loadSession(ctx, create); err != nil {
 			w.failed = true
 			w.m.dropWriter(w)
-			return storeFault(err)
+			told := storeFault(err)
+			if ctx.Err() == nil && (errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable)) {
+				w.unreached = told
+			}
+			return told
 		}
 	}
 	if w.away.Load() && w.m.IsAway(w.state) && !isUnplaced(ctx) {

@@ -35,6 +35,7 @@ type Main struct {
 // of the process but what the command asks for, so tests may call it beside each
 // other. When ctx ends the command stops as on SIGTERM.
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
+	stdout, unwritten := watchOutput(stdout)
 	a := &app{version: m.Version, program: m.Program, in: stdin, out: stdout, err: stderr, env: envMap(env)}
 	a.jsonErrors = slices.Contains(args, "--json")
 	a.completing = len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd)
@@ -47,6 +48,9 @@ func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, 
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unwritten()
+	}
 	return a.exit(cmd, err)
 }
 

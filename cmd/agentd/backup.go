@@ -185,9 +185,10 @@ func (s *serving) serveBackup(w http.ResponseWriter, r *http.Request) {
 	err := writeBackup(s.store, s.loaded.Config, out, s.version)
 	if err != nil {
 		s.log.Error("backup failed", "error", err)
-		if !out.started {
-			server.WriteProblem(w, fault.Wrap(fault.KindOf(err), err, "the backup could not be made; the log says why"))
+		if out.started {
+			panic(http.ErrAbortHandler) // so that the client doesn't take it for whole
 		}
+		server.WriteProblem(w, fault.Wrap(fault.KindOf(err), err, "the backup could not be made; the log says why"))
 	}
 }
 

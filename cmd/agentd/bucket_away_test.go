@@ -78,6 +78,10 @@ func TestABucketThatIsAway(t *testing.T) {
 	if status, header, said := p.exchange(p.token(), http.MethodGet, output, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || !strings.Contains(said, "object storage") {
 		t.Errorf("the output: %d %v %s", status, header, said)
 	}
+	export := transferPath + "/" + first.SessionID
+	if status, header, said := p.exchange(p.token(), http.MethodGet, export, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || !strings.Contains(said, "object storage") {
+		t.Errorf("an export: %d %v %.300s", status, header, said)
+	}
 	figures("agentd_blob_storage_up 0")
 	next, err := client.Call[command.SubmitTurnResult](t.Context(), p.client(), &command.SubmitTurn{SessionID: first.SessionID, Input: event.Raw(`"and another"`)})
 	if err != nil {
@@ -89,5 +93,8 @@ func TestABucketThatIsAway(t *testing.T) {
 	figures("agentd_blob_storage_up 1")
 	if status, said := p.sendAs(p.token(), http.MethodGet, output, ""); status != http.StatusOK || !strings.Contains(said, "a long question") {
 		t.Errorf("the output, once the bucket is back: %d %.100s", status, said)
+	}
+	if status, said := p.sendAs(p.token(), http.MethodGet, export, ""); status != http.StatusOK || !strings.Contains(said, `{"agentd.end":`) {
+		t.Errorf("an export, once the bucket is back: %d %.100s", status, said)
 	}
 }

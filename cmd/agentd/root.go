@@ -62,6 +62,7 @@ used, 3 (run) the turn waits for an action that can't be answered here. With
 	root.SetHelpCommandGroupID("host")
 	root.SetCompletionCommandGroupID("host")
 	values := choices(a.table)
+	root.SetOut(a.out) // completions keep where they write
 	addCompletion(root)
 	if a.completing {
 		completeValues(root, values)

@@ -67,7 +67,8 @@ func (f *fleet) node(dir string, args ...string) *process {
 }
 
 // leaseEnds has the lease of a node end after a while, which counts from now. The node is one
-// that can't renew it any more.
+// that can't renew it any more, and one that the others have waited for: a node that starts then
+// doesn't take it for one that the database was out of reach of.
 func (f *fleet) leaseEnds(p *process, after time.Duration) {
 	f.t.Helper()
 	conn, err := pgx.Connect(f.t.Context(), f.url)
@@ -75,7 +76,7 @@ func (f *fleet) leaseEnds(p *process, after time.Duration) {
 		f.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(f.t.Context())) }()
-	tag, err := conn.Exec(f.t.Context(), `UPDATE agentd.nodes SET lease_until = clock_timestamp() + $2::interval WHERE address = $1`, p.url, after)
+	tag, err := conn.Exec(f.t.Context(), `UPDATE agentd.nodes SET lease_until = clock_timestamp() + $2::interval, about = about || '{"awaited": true}' WHERE address = $1`, p.url, after)
 	if err != nil || tag.RowsAffected() != 1 {
 		f.t.Fatalf("the lease of %s: %v, %v", p.url, tag, err)
 	}

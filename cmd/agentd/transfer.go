@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -243,16 +244,41 @@ func (s *serving) serveTransfer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// sendSession spools the session: what can't be read, because a bucket or the database is away,
+// ends in an answer that says so and when to come again, not in the middle of a file.
 func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller command.Caller, id string) {
-	out := &startedWriter{ResponseWriter: w}
-	w.Header().Set("Content-Type", "application/jsonl")
-	switch err := s.runtime.ExportSession(r.Context(), caller, id, out); {
-	case err == nil:
-	case out.started:
-		s.log.Error("a session could not be exported", "sessionId", id, "error", err, "requestId", w.Header().Get("X-Request-ID"))
-	default:
+	err := sendSpooled(w, "application/jsonl", func(to io.Writer) error {
+		return s.runtime.ExportSession(r.Context(), caller, id, to)
+	})
+	if err != nil {
 		s.refuse(w, err)
 	}
+}
+
+// sendSpooled answers with what write writes, once that is whole. After an error nothing was
+// sent. An answer that breaks off afterwards is cut, so that the client doesn't take it for whole.
+func sendSpooled(w http.ResponseWriter, mediaType string, write func(io.Writer) error) (err error) {
+	spool, err := os.CreateTemp("", "agentd-export-*")
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer func() { err = errors.Join(err, spool.Close(), os.Remove(spool.Name())) }()
+	if err := write(spool); err != nil {
+		return err
+	}
+	size, err := spool.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = spool.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+	if _, err := io.Copy(w, spool); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
 }
 
 // takeSession spools what comes, because it is read twice.

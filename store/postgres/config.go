@@ -64,6 +64,10 @@ func (s *Store) reconnect(ctx context.Context, old *pgx.Conn) (*pgx.Conn, error)
 // connections: the process that answers isn't the one that greeted. It asks in a way
 // that every pooler passes on.
 func isPooled(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	// The encoding is said at the start; with another one no statement can be sent.
+	if is := conn.PgConn().ParameterStatus("server_encoding"); is != "" && is != "UTF8" {
+		return false, fmt.Errorf("the database has the encoding %s, agentd needs UTF8: make another one, with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", is)
+	}
 	var pid int64
 	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 		return false, fmt.Errorf("look for a pooler: %w", err)

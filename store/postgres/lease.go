@@ -14,10 +14,11 @@ type lease struct {
 	term  uint64
 	asked time.Time
 	// broken says that the last renewal failed, and since is when the one before it was
-	// acknowledged, by the database's clock.
+	// acknowledged, by the database's clock; see beginAfter for what it is at first.
 	broken bool
 	since  time.Time
-	// patient is until when other nodes are waited for after the database was out of reach.
+	// patient is until when other nodes are waited for after the database was out of reach, or
+	// may have been.
 	patient time.Time
 }
 
@@ -29,12 +30,35 @@ func (l *lease) renewed(asked time.Time, ttl time.Duration) {
 	if gap > ttl {
 		l.term++
 	}
-	// A node renews its lease when a third of it is over, so two thirds were left of any when
-	// the database went away.
-	if l.broken && gap > ttl/2 {
+	if l.outlasted(asked, ttl) {
 		l.patient = asked.Add(ttl)
 	}
 	l.asked, l.broken = asked, false
+}
+
+// beginAfter notes that this process becomes the node, and that whether the database was in reach
+// since that moment, by its own clock, isn't known; the zero time if there is nobody to wait for.
+func (l *lease) beginAfter(since, asked time.Time, ttl time.Duration) {
+	if since.IsZero() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since, l.patient = since, asked.Add(ttl)
+}
+
+// wasInterrupted reports whether the lease couldn't be renewed for so long before that time that
+// leases of other nodes may have ended for the same reason.
+func (l *lease) wasInterrupted(asked time.Time, ttl time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.outlasted(asked, ttl)
+}
+
+// outlasted is wasInterrupted for a caller that holds the lock. A node renews its lease when a
+// third of it is over, so two thirds were left of any when the database went away.
+func (l *lease) outlasted(asked time.Time, ttl time.Duration) bool {
+	return l.broken && asked.Sub(l.asked) > ttl/2
 }
 
 // interrupted notes that a renewal failed, and when the last one was acknowledged.

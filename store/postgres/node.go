@@ -38,7 +38,12 @@ RETURNING heartbeat`
 
 // registerNode makes this process the node of its name.
 func (s *Store) registerNode(ctx context.Context, conn *pgx.Conn) error {
+	since, err := s.lookForOutage(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("register the node: %w", err)
+	}
 	asked := time.Now()
+	s.lease.beginAfter(since, asked, s.opts.LeaseTTL)
 	if err := conn.QueryRow(ctx, registerSQL, s.leaseArgs()...).Scan(&s.registered); err != nil {
 		return fmt.Errorf("register the node: %w", err)
 	}
@@ -234,6 +239,11 @@ func (k *keeper) connect(ctx context.Context) error {
 
 func (k *keeper) renew(ctx context.Context) error {
 	asked := time.Now()
+	if k.s.lease.wasInterrupted(asked, k.s.opts.LeaseTTL) {
+		if err := k.s.awaitOthers(ctx, k.conn, true); err != nil {
+			return err
+		}
+	}
 	var heartbeat time.Time
 	err := k.conn.QueryRow(ctx, renewSQL, append(k.s.leaseArgs(), k.beats+1, k.beats)...).Scan(&heartbeat)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -56,6 +56,25 @@ func TestWrongURL(t *testing.T) {
 	}
 }
 
+// TestDatabaseOfAnotherEncoding: a server that was set up without a locale makes such databases.
+func TestDatabaseOfAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	good := pgtest.Quick(t).Database(t)
+	execute(t, connect(t, good), `CREATE DATABASE ascii_only ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	u, err := url.Parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/ascii_only"
+	s, err := postgres.Open(t.Context(), u.String(), &postgres.Options{AllowUnsafe: true})
+	if err == nil {
+		shut(t, s)
+	}
+	if err == nil || !strings.Contains(err.Error(), "SQL_ASCII") || !strings.Contains(err.Error(), "CREATE DATABASE") {
+		t.Errorf("it is opened with %v, want the encoding and what to do", err)
+	}
+}
+
 func TestNoSuchDatabase(t *testing.T) {
 	t.Parallel()
 	_, err := postgres.Open(t.Context(), pgtest.Quick(t).URL("absent"), nil)

@@ -187,6 +187,7 @@ type Store struct {
 	start   position
 	keeper  *keeper
 	lease   lease
+	lack    lack
 	// clock is the node's time; skewed says that it was reported to be another one than the
 	// database's.
 	clock  *nodeClock

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,12 +28,12 @@ const (
 )
 
 // whenRoom runs do again while the database has no connection left, for half the time of a
-// lease: one of the pool's own may be free by then, or another client's.
+// lease: one of the pool's own may be free by then, or another client's. That time begins with
+// the first call that found none, not with each: who waited for another call is answered with it.
 func (s *Store) whenRoom(ctx context.Context, do func() error) error {
-	until := time.Now().Add(s.opts.LeaseTTL / 2)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := do()
-		if !isFull(err) || time.Now().After(until) {
+		if full := s.fullFor(isFull(err)); !isFull(err) || full > s.opts.LeaseTTL/2 {
 			return err
 		}
 		select {
@@ -41,6 +42,29 @@ func (s *Store) whenRoom(ctx context.Context, do func() error) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// lack is since when the database has had no connection left, and when that was seen last.
+type lack struct {
+	mu          sync.Mutex
+	since, seen time.Time
+}
+
+// fullFor notes whether the database had a connection, and returns for how long it has had none.
+// What was seen long ago says nothing of the time in between.
+func (s *Store) fullFor(full bool) time.Duration {
+	l, now := &s.lack, time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !full {
+		l.since = time.Time{}
+		return 0
+	}
+	if l.since.IsZero() || now.Sub(l.seen) > s.opts.LeaseTTL/2 {
+		l.since = now
+	}
+	l.seen = now
+	return now.Sub(l.since)
 }
 
 // queryRow reads one row, or returns pgx.ErrNoRows.
