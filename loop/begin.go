@@ -8,6 +8,7 @@ import (
 	"agentd/state"
 	"agentd/store"
 	"agentd/tool"
+	"agentd/tool/toolkind"
 )
 
 // factRef names one fact. The number alone would not do: another node may have written
@@ -21,7 +22,7 @@ type factRef struct {
 // was looked at may have changed meanwhile, and facts that were on their way then may be lost:
 // if a call isn't what it was, or other rules hold, the thread is looked at again.
 func (l *Loop) beginTools(k key, e RunTools, runs []*toolRun) error {
-	err := l.emitIfNext(k, e, func(tx *session.Tx, t *state.Thread) error {
+	decide := func(tx *session.Tx, t *state.Thread) error {
 		rules := l.rulesOf(tx.State)
 		for _, r := range runs {
 			if !r.isUnchanged(t) || !slices.Equal(rules, r.guard.rules) {
@@ -32,11 +33,40 @@ func (l *Loop) beginTools(k key, e RunTools, runs []*toolRun) error {
 			r.judgeCall(tx, t)
 		}
 		return nil
-	})
+	}
+	if len(runs) == 1 && runs[0].isCommand() {
+		return l.beginCommand(k, e, runs[0], decide)
+	}
+	err := l.emitIfNext(k, e, decide)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		return l.findBegun(k, runs, err)
 	}
 	return err
+}
+
+// beginCommand is beginTools for one command. Nothing of it runs before the ledger has it,
+// and what the ledger has is durable after these facts: they need no commit of their own.
+func (l *Loop) beginCommand(k key, e RunTools, r *toolRun, decide func(*session.Tx, *state.Thread) error) error {
+	if err := l.emitSoon(k, e, decide); err != nil || r.started {
+		return err
+	}
+	return l.awaitPending(k) // a person may be asked
+}
+
+// isCommand reports whether the call does nothing but run a command.
+func (r *toolRun) isCommand() bool {
+	return r.entry != nil && r.entry.Kind() == toolkind.Shell
+}
+
+// mayEnter reports whether the call still runs as this process recorded it. Facts that
+// weren't durable may have been lost, and another node may have begun the call meanwhile.
+func (r *toolRun) mayEnter(s *state.Session) bool {
+	t := s.Thread(r.k.thread)
+	if t == nil || t.Active == nil {
+		return false
+	}
+	c := findCall(t.Active, r.call.ToolCallID)
+	return c != nil && c.Status == state.ToolRunning && c.Links.SandboxEventID == r.links.SandboxEventID
 }
 
 // isUnchanged reports whether the call is as it was looked at.

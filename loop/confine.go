@@ -168,16 +168,29 @@ func (g *guarded) denied(root string) func(path string) bool {
 
 // planCall says how a command of the call will be confined in a folder.
 func (r *toolRun) planCall(cwd string) (*sandbox.Plan, error) {
-	if why := r.guard.uncoverable; why != "" {
-		refused := tool.Errorf(tool.Denied, "%s", why)
-		refused.Boundary = "rule"
-		refused.Advice = "A person can narrow the deny rule, or use one that names the folder that holds the files."
-		return nil, refused
+	if err := r.coverable(); err != nil {
+		return nil, err
 	}
 	p, err := r.l.planCommand(workplace{r.place.root, cwd}, r.confining, r.guard.supervised)
 	if err != nil {
 		return nil, err
 	}
+	return r.coverCall(p), nil
+}
+
+// coverable refuses a command where files that a rule denies can't be covered.
+func (r *toolRun) coverable() error {
+	if why := r.guard.uncoverable; why != "" {
+		refused := tool.Errorf(tool.Denied, "%s", why)
+		refused.Boundary = "rule"
+		refused.Advice = "A person can narrow the deny rule, or use one that names the folder that holds the files."
+		return refused
+	}
+	return nil
+}
+
+// coverCall adds to a plan what is the call's own.
+func (r *toolRun) coverCall(p *sandbox.Plan) *sandbox.Plan {
 	pinned := r.l.otherWorkspaces(p)
 	if len(r.guard.hidden)+len(r.guard.readOnly)+len(pinned) > 0 {
 		p = p.Covering(r.guard.hidden, r.guard.readOnly, pinned)
@@ -185,7 +198,7 @@ func (r *toolRun) planCall(cwd string) (*sandbox.Plan, error) {
 	if r.guard.missed != "" {
 		p = p.Lacking(r.guard.missed)
 	}
-	return p, nil
+	return p
 }
 
 // otherWorkspaces are the workspaces of other sessions that a command could move,

@@ -39,6 +39,7 @@ type toolHost struct {
 	writing  sync.WaitGroup
 
 	recorder *workspace.Recorder
+	ended    []endedCommand
 }
 
 func newToolHost(r *toolRun) *toolHost { return &toolHost{r: r} }

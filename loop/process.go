@@ -31,10 +31,16 @@ func (l *Loop) processManager() *process.Manager {
 // confinement is what would confine a command, as the permission is decided by it, and
 // what bounds agents in that place.
 func (l *Loop) confinement(w workplace) Confinement {
+	confined, _ := l.confinementBy(w)
+	return confined
+}
+
+// confinementBy is confinement, with the plan that it tells of; nil if there is none.
+func (l *Loop) confinementBy(w workplace) (Confinement, *sandbox.Plan) {
 	bounds, unsure := findBounds(w.root, l.opt.Bounds)
 	p, err := l.planBounded(w, asConfigured, false, bounds)
 	if err != nil {
-		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}
+		return Confinement{Sandbox: permission.Sandbox{Mode: string(sandbox.WorkspaceWrite), Missing: err.Error()}, Bounds: bounds}, nil
 	}
 	exposed, uncovered, unheld := p.Exposed, p.Uncovered(), ""
 	if p.Profile.Mode == sandbox.WorkspaceWrite {
@@ -46,7 +52,7 @@ func (l *Loop) confinement(w workplace) Confinement {
 		Network:    p.Profile.Network == sandbox.NetworkAllow || p.Enforcement.Network != sandbox.None,
 		WriteRoots: p.WriteRoots, Missing: strings.Join(p.NotEnforced, "; "), Exposed: strings.Join(exposed, "; "),
 		Uncovered: uncovered, Unheld: unheld,
-	}}
+	}}, p
 }
 
 // callBoundary is the boundary of a call that may change something; nil for one that
@@ -83,6 +89,10 @@ func (l *Loop) commandBoundary(w workplace, rules []event.PolicyRule) *event.San
 
 // commandBoundary is the boundary that a command of the call gets.
 func (r *toolRun) commandBoundary() *event.SandboxApplied {
+	if r.planned != nil && r.confining == asConfigured && !r.guard.supervised && r.coverable() == nil {
+		// The decision that lets it run was just made by that plan.
+		return BoundaryOf(r.coverCall(r.planned), r.place.cwd)
+	}
 	p, err := r.planCall(r.place.cwd)
 	if err != nil {
 		return NoBoundary(r.place.cwd, err.Error())
@@ -143,6 +153,8 @@ type running struct {
 	host       *toolHost
 	plan       *sandbox.Plan
 	line       string
+	// recorded says that the end of a command that was waited for is a fact.
+	recorded func()
 }
 
 // Command implements [tool.Host]: it runs a command in the sandbox. The command is
@@ -179,9 +191,10 @@ func (h *toolHost) Command(ctx context.Context, c *tool.Command) (*tool.Exit, er
 		})
 		return &tool.Exit{ProcessID: x.id, Running: true}, nil
 	}
-	defer recorded()
+	x.recorded = recorded
 	exit, err := p.Wait(context.WithoutCancel(ctx)) // the context ends the process, which is then waited for
 	if err != nil {
+		recorded()
 		return nil, err
 	}
 	return x.finished(ctx, exit)
@@ -213,6 +226,9 @@ func (x *running) emitFirst(facts func(*session.Tx)) error {
 		if again && tx.State.Environment.Find(x.id) != nil {
 			return nil
 		}
+		if !x.host.r.mayEnter(tx.State) {
+			return errMoved
+		}
 		facts(tx)
 		return nil
 	})
@@ -231,6 +247,10 @@ func (x *running) emitLast(facts func(*session.Tx)) error {
 
 // notStarted is the error of a command that never ran.
 func (x *running) notStarted(err error) error {
+	if errors.Is(err, errMoved) {
+		x.host.r.moved = true // there is no such call any more
+		return err
+	}
 	message := x.l.redactText(err.Error())
 	failed := x.emit(func(tx *session.Tx) {
 		if tx.State.Environment.Find(x.id) != nil {
@@ -259,7 +279,7 @@ func (x *running) finished(ctx context.Context, exit process.Exit) (*tool.Exit, 
 	last := x.heldBack()
 	v, alone := x.violation(exit)
 	fails := v != nil && (exit.Code != 0 && alone || v.Boundary == sandbox.BoundaryRule)
-	if err := x.emitLast(func(tx *session.Tx) {
+	if err := x.host.recordEnd(x, func(tx *session.Tx) {
 		x.emitEnd(tx, exit, x.why(ctx, exit), last)
 		if v != nil && !fails {
 			x.emitViolation(tx, v)

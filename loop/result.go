@@ -53,6 +53,7 @@ func (r *toolRun) recordResult(ctx context.Context, res *tool.Result) error {
 	r.runPostHooks(ctx, res)
 	changed, kept := r.host.changes(ctx, res.Changed)
 	return r.emitResult(func(tx *session.Tx, t *state.Thread) {
+		r.host.emitEnds(tx)
 		for _, b := range kept {
 			tx.Keep(b)
 		}
@@ -126,6 +127,7 @@ func (r *toolRun) recordFailure(ctx context.Context, err error, partial *tool.Re
 	r.afterFailure(ctx, failed)
 	changed, kept := r.host.changes(ctx, nil)
 	return r.emitWhileRunning(func(tx *session.Tx, t *state.Thread) {
+		r.host.emitEnds(tx)
 		for _, b := range kept {
 			tx.Keep(b)
 		}

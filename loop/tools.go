@@ -46,10 +46,15 @@ type toolRun struct {
 	// confined and disk are what the last question about it depended on.
 	confined Confinement
 	disk     *lookups
+	// planned is the plan that it was made by; nil if there is none.
+	planned *sandbox.Plan
 	// decision is nil for a call that was already approved.
 	decision  *permission.Decision
 	confining confining
 	started   bool
+	// moved says that the call isn't this process's any more: it recorded facts that were
+	// lost before its command ran.
+	moved bool
 	// running is the fact that says so.
 	running factRef
 	// guard is what rules demand of the call's commands.
@@ -293,7 +298,7 @@ func (r *toolRun) refuseCall(err error) {
 // judgeCall decides on one call and records what follows: it starts, it is asked
 // about, or it is refused.
 func (r *toolRun) judgeCall(tx *session.Tx, t *state.Thread) {
-	r.started, r.decision = false, nil
+	r.started, r.decision, r.planned = false, nil, nil
 	r.emitBegin(tx, t)
 	switch {
 	case r.refused != nil && r.refused.Category != tool.HookBlocked && (r.call.Decision != "" || r.refused.Category != tool.SandboxViolation):
@@ -343,7 +348,7 @@ func (r *toolRun) permissionQuestion(tx *session.Tx, t *state.Thread) permission
 
 func (r *toolRun) questionOf(s *state.Session, t *state.Thread, now time.Time) permission.Question {
 	call := &Call{ToolCallID: r.call.ToolCallID, Tool: r.entry.Info, Input: r.input, Opinion: r.opinion}
-	r.confined = r.l.confinement(r.place)
+	r.confined, r.planned = r.l.confinementBy(r.place)
 	r.disk = newLookups(r.l.callFiles(r.place.root, r.l.rulesOf(s)))
 	q := r.l.Configuration().Question(s, t, call, &r.confined, r.disk, now)
 	if r.refused != nil && r.refused.Category == tool.SandboxViolation {
@@ -442,15 +447,17 @@ func (r *toolRun) runCall(group context.Context) error {
 	r.host.close()
 	r.tellChangedBounds(bounds)
 	switch {
+	case r.moved:
+		return errMoved
 	case err == nil && res == nil:
 		err = tool.Errorf(tool.Execution, "%s returned neither a result nor an error", r.request.ToolName)
 	case err != nil && ctx.Err() != nil:
 		err = r.stopReason(ctx, err)
 	}
 	if err != nil {
-		return r.recordFailure(ctx, err, res)
+		return r.host.settleEnds(r.recordFailure(ctx, err, res))
 	}
-	return r.recordResult(ctx, res)
+	return r.host.settleEnds(r.recordResult(ctx, res))
 }
 
 // callContext ends with the group's if the tool takes an interrupt at once; others

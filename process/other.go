@@ -26,3 +26,5 @@ func Reap(entries []Entry) []Fate {
 func bootID() string        { return "" }
 func startTime(int) string  { return "" }
 func nameOf(sig int) string { return "SIG" + strconv.Itoa(sig) }
+
+func openPipe() (r, w *os.File, err error) { return os.Pipe() }

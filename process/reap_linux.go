@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -85,13 +86,13 @@ func endProcess(e Entry) (State, string) {
 }
 
 // bootID identifies the run of the kernel.
-func bootID() string {
+var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
-}
+})
 
 // Fields of /proc/PID/stat after the command's name.
 const (
@@ -107,10 +108,21 @@ func startTime(pid int) string { return statField(pid, statStart) }
 func zombie(pid int) bool { return statField(pid, statState) == "Z" }
 
 func statField(pid, field int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	// By plain calls: package os asks twice for the end, and whether it can wait for it.
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
+	defer unix.Close(fd) // opened for reading
+	var room [1024]byte  // some fifty numbers and a name of 64 bytes at most
+	n, err := unix.Read(fd, room[:])
+	for err == unix.EINTR {
+		n, err = unix.Read(fd, room[:])
+	}
+	if err != nil {
+		return ""
+	}
+	b := room[:n]
 	// The name is in parentheses and may hold anything, parentheses too.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) <= field {

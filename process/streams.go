@@ -48,7 +48,7 @@ func openStreams(spec *Spec, now func() time.Time) (s streams, err error) {
 
 // reader opens a pipe and returns the end to write to.
 func (s *streams) reader(stream string, spec *Spec, now func() time.Time) (*os.File, error) {
-	r, w, err := os.Pipe()
+	r, w, err := openPipe()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +20,8 @@ import (
 // each controller with version 1. The zero group is none.
 type group struct {
 	unified, pids, memory string
+	// kept is what is known of a group that may be used again; nil for others.
+	kept *keptGroup
 }
 
 // groupPrefix begins the names of our groups.
@@ -28,31 +31,48 @@ const groupPrefix = "agentd-"
 var groupCount atomic.Int64
 
 // pidNamespace ends the names of our groups: a process id means something else in
-// another namespace. It is empty if the kernel doesn't tell.
-func pidNamespace() string {
+// another namespace. It is empty if the kernel doesn't tell. A process doesn't change its
+// own.
+var pidNamespace = sync.OnceValue(func() string {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return ""
 	}
 	return "-" + strings.Trim(link, "pid:[]")
+})
+
+// newGroupName returns a name that no group ever had.
+func newGroupName() string {
+	return fmt.Sprintf("%s%d-%d-%x%s", groupPrefix, os.Getpid(), groupCount.Add(1), time.Now().UnixNano(), pidNamespace())
+}
+
+// groupBases are the directories below which a plan's groups are made; empty for a
+// hierarchy that it doesn't use.
+func (p *Plan) groupBases() (b cgroups) {
+	base := p.report.cgroups
+	if p.use.cgroupV2 {
+		b.unified = base.unified
+		return b
+	}
+	// Without a pid namespace the group is how the tree is ended.
+	if p.use.cgroupPids || !p.use.pid {
+		b.pids = base.pids
+	}
+	if p.use.cgroupMemory {
+		b.memory = base.memory
+	}
+	return b
 }
 
 // makeGroup makes the groups that a plan uses, without limits yet.
 func (p *Plan) makeGroup() (group, error) {
-	base := p.report.cgroups
-	name := fmt.Sprintf("%s%d-%d-%x%s", groupPrefix, os.Getpid(), groupCount.Add(1), time.Now().UnixNano(), pidNamespace())
+	base, name := p.groupBases(), newGroupName()
 	var g group
 	for _, d := range []struct {
 		base string
-		used bool
 		dir  *string
-	}{
-		{base.unified, p.use.cgroupV2, &g.unified},
-		// Without a pid namespace the group is how the tree is ended.
-		{base.pids, !p.use.cgroupV2 && (p.use.cgroupPids || !p.use.pid), &g.pids},
-		{base.memory, !p.use.cgroupV2 && p.use.cgroupMemory, &g.memory},
-	} {
-		if d.base == "" || !d.used {
+	}{{base.unified, &g.unified}, {base.pids, &g.pids}, {base.memory, &g.memory}} {
+		if d.base == "" {
 			continue
 		}
 		dir := filepath.Join(d.base, name)
@@ -69,12 +89,13 @@ func (p *Plan) makeGroup() (group, error) {
 func (g group) limit(p *Plan) error {
 	l := p.Profile.Limits
 	set := func(used bool, dir, file string, value int64) error {
-		if !used || dir == "" {
+		if !used || dir == "" || g.kept.has(file, value) {
 			return nil
 		}
 		if err := writeControl(filepath.Join(dir, file), strconv.FormatInt(value, 10)); err != nil {
 			return fmt.Errorf("limit control group: %w", err)
 		}
+		g.kept.recordLimit(file, value)
 		return nil
 	}
 	return errors.Join(
@@ -86,17 +107,27 @@ func (g group) limit(p *Plan) error {
 	)
 }
 
-// open opens the files that the command's thread writes itself into.
-func (g group) open() ([]*os.File, error) {
-	var files []*os.File
-	for _, path := range g.tasks() {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return files, fmt.Errorf("enter control group: %w", err)
-		}
-		files = append(files, f)
+// enter returns descriptors of the files that the command's thread writes itself into,
+// and what closes them.
+func (g group) enter() (fds []int, done func(), err error) {
+	if g.kept != nil && g.kept.opened {
+		return g.kept.tasks, func() {}, nil
 	}
-	return files, nil
+	done = func() { closeDescriptors(fds) }
+	for _, path := range g.tasks() {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fds, done, fmt.Errorf("enter control group: %s: %w", path, err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds, done, nil
+}
+
+func closeDescriptors(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
 }
 
 // With version 2 the stage itself is in the group.
@@ -154,13 +185,19 @@ func readCounter(path, name string) int64 {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(b)) {
+	n, _ := counterIn(string(b), name)
+	return n
+}
+
+// counterIn finds the value of a name in such lines.
+func counterIn(text, name string) (value int64, ok bool) {
+	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == name {
-			n, _ := strconv.ParseInt(fields[1], 10, 64)
-			return n
+			value, err := strconv.ParseInt(fields[1], 10, 64)
+			return value, err == nil
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // kill ends every process of the group.
@@ -169,6 +206,7 @@ func (g group) kill() { killGroup(g.name()) }
 // remove removes the directories. The kernel needs a moment to let go of
 // processes that have ended; a directory that stays is empty and harmless.
 func (g group) remove() {
+	g.kept.close()
 	for _, dir := range []string{g.unified, g.pids, g.memory} {
 		for try := 0; dir != "" && try < 50; try++ {
 			if err := os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
@@ -336,6 +374,9 @@ func groupMounts() map[string]groupMount {
 // KillCgroup ends every process of a control group that an earlier run of ours
 // made, removes the group, and returns how many processes it found. Anything that
 // isn't such a group is left alone.
+//
+// Its maker may live and give the group to another command, under another name: so it
+// gets a name of ours first. Of two who rename a group one finds it gone.
 func KillCgroup(dir string) int {
 	if !strings.HasPrefix(filepath.Base(dir), groupPrefix) || !filepath.IsAbs(dir) {
 		return 0
@@ -343,6 +384,14 @@ func KillCgroup(dir string) int {
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
 		return 0
 	}
+	taken := filepath.Join(filepath.Dir(dir), newGroupName())
+	switch err := os.Rename(dir, taken); {
+	case err == nil:
+		dir = taken
+	case errors.Is(err, os.ErrNotExist):
+		return 0
+	}
+	// With version 2 groups have one name, and are used once.
 	seen := killGroup(dir)
 	group{unified: dir}.remove()
 	return seen

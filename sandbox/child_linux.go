@@ -30,6 +30,9 @@ type Child struct {
 	nets      *namespaces
 	entersNet bool
 	noSockets bool // told at the end
+	// groups is where the group goes when the stage has told that all went well.
+	groups *groups
+	told   bool
 
 	done   chan struct{} // closed when exit is known
 	closed chan struct{} // closed when nothing is left
@@ -73,7 +76,13 @@ func (c Command) check() error {
 func (p *Plan) beginStage(l *launcher) (*Child, error) {
 	c := &Child{done: make(chan struct{}), closed: make(chan struct{}), pidNS: p.use.pid}
 	var err error
-	if c.group, err = p.makeGroup(); err != nil {
+	if l != nil && p.keepsGroup() {
+		c.groups = &l.groups
+		c.group, err = c.groups.takeGroup(p)
+	} else {
+		c.group, err = p.makeGroup()
+	}
+	if err != nil {
 		return nil, err
 	}
 	sys, err := p.attributes(c.group)
@@ -122,26 +131,17 @@ func (c *Child) sendSpec(p *Plan, cmd Command) error {
 		c.tmp = tmp
 	}
 	c.mu.Unlock()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	fds, null, err := cmd.streams()
+	defer closeDescriptors(null) // the stage has its own
 	if err != nil {
 		return err
 	}
-	defer null.Close() // the stage has its own
-	var fds []int
-	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
-		if f == nil {
-			f = null
-		}
-		fds = append(fds, int(f.Fd()))
-	}
-	tasks, err := c.group.open()
-	defer closeAll(tasks) // the stage has its own
+	tasks, done, err := c.group.enter()
+	defer done() // the stage has its own
 	if err != nil {
 		return err
 	}
-	for _, f := range tasks {
-		fds = append(fds, int(f.Fd()))
-	}
+	fds = append(fds, tasks...)
 	if c.entersNet {
 		fds = append(fds, int(c.net.Fd()))
 	}
@@ -180,6 +180,26 @@ func (c *Child) sendParts(parts [][]byte, rights []byte) error {
 		}
 	}
 	return nil
+}
+
+// streams are the descriptors of standard input, output and error. Those of null are to be
+// closed again.
+func (c Command) streams() (fds, null []int, err error) {
+	for _, f := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
+		if f != nil {
+			fds = append(fds, int(f.Fd()))
+			continue
+		}
+		if null == nil {
+			fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return nil, nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+			}
+			null = append(null, fd)
+		}
+		fds = append(fds, null[0])
+	}
+	return fds, null, nil
 }
 
 func closeAll(files []*os.File) {
@@ -439,7 +459,9 @@ func (c *Child) cleanUp() {
 		if !c.pidNS {
 			c.group.kill()
 		}
-		c.group.remove()
+		if !c.told || !c.groups.takeBack(c.group) {
+			c.group.remove()
+		}
 	}
 	if tmp != "" {
 		_ = os.RemoveAll(tmp)
@@ -452,7 +474,7 @@ func (c *Child) reportedExit(payload []byte) Exit {
 	if err != nil {
 		return Exit{Failure: fmt.Errorf("sandbox: exit status: %w", err)}
 	}
-	c.noSockets = x.NoSockets == 1
+	c.told, c.noSockets = true, x.NoSockets == 1
 	e := statusExit(syscall.WaitStatus(x.WaitStatus))
 	e.CPU = time.Duration(x.CPUMicros) * time.Microsecond
 	e.MaxRSS = int64(x.MaxRSSKiB) << 10

@@ -36,6 +36,7 @@
 //
 // A namespace in which nothing made a socket is given to another command when all its
 // processes have ended: the filter has the stage told of each socket before it is made.
+// So is a control group of version 1 that its command left as new, under another name.
 //
 // Without namespaces Landlock limits files and seccomp forbids sockets; hidden
 // paths are left out of what Landlock allows, unless a write root contains them. What

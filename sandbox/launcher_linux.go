@@ -30,6 +30,8 @@ type launcher struct {
 	programs programs
 	// nets are network namespaces for them.
 	nets namespaces
+	// groups are control groups for them.
+	groups groups
 
 	// patience bounds the wait for an answer.
 	patience time.Duration
@@ -177,6 +179,7 @@ func (l *launcher) close() {
 	l.reapUntaken()
 	_ = l.conn.Close()
 	l.nets.close()
+	l.groups.close()
 }
 
 // reapUntaken ends and collects stages that the launcher reported after we stopped

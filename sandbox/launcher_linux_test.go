@@ -23,11 +23,11 @@ sh -c 'set -- $(grep -E "^NS(pid|sid|pgid)" /proc/$PPID/status); test "$2" = "$4
 ulimit -a; ulimit -Ha
 ls -l /proc/self/fd/ | sed 's/.* \([0-9]*\) -> \([a-z/]*\).*/\1 \2/'
 cut -d' ' -f4- /proc/self/mountinfo
-ls -l /dev /dev/pts
+ls -l /dev /dev/pts | sed 's/ [0-9]*:[0-9]* / /'
 cat /proc/net/dev | cut -d: -f1
 cat /proc/1/comm /proc/self/oom_score_adj /proc/sys/kernel/pid_max
 cat /proc/1/environ /proc/1/maps /proc/1/mem 2>&1; ls /proc/1/root/ 2>&1; kill -0 1 2>&1
-env | sort; pwd; ls -ld . /tmp /var/tmp
+env | sort; pwd; ls -ld . /tmp /var/tmp | sed 's/ [0-9]*:[0-9]* / /'
 `
 
 // TestForkedIsLikeExecuted: nothing that a command can see tells how its stage came

@@ -226,12 +226,18 @@ func (p *Plan) landlock(s *stage.Spec, tmp string) {
 	for _, path := range p.readable() {
 		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: readRights})
 	}
-	for _, path := range devicePaths {
+	devices := devicePaths
+	if s.Dev {
+		devices = []string{"/dev"} // which has nothing but them, and can't be written to
+	}
+	for _, path := range devices {
 		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: deviceRights})
 	}
 	writable := append(slices.Clone(p.WriteRoots), tmp)
 	if p.use.mount {
 		writable = append(append(writable, privatePaths...), "/dev/shm")
+		slices.Sort(writable)
+		writable = slices.Compact(writable) // the command's own folder may be one of them
 	}
 	for _, path := range writable {
 		s.Rules = append(s.Rules, stage.Rule{Path: path, Access: readRights | writeRights})

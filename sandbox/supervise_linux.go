@@ -60,8 +60,7 @@ func newSupervisor(listener *os.File, ask func(Start) string) (*supervisor, erro
 	s := &supervisor{listener: listener, fd: int(listener.Fd()), stop: stop, ask: ask, done: make(chan struct{})}
 	// Without it each question and each answer may wake another processor, which costs
 	// more than the question. Kernels before 6.6 don't know it.
-	wake := uint64(unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
-	_ = control(s.fd, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unsafe.Pointer(&wake))
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(s.fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) //nolint:dogsled // it is a matter of speed
 	go s.serve()
 	return s, nil
 }

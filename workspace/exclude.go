@@ -27,6 +27,9 @@ func newExclusion(root string, absolute []string, places *place.Places) *exclusi
 				e.ids = append(e.ids, [2]uint64{st.dev, st.ino})
 			}
 		}
+		if filepath.Separator == '/' && !strings.HasPrefix(filepath.Clean(path), root) {
+			continue // most aren't, and each call asks
+		}
 		rel, err := filepath.Rel(root, path)
 		if err != nil || !filepath.IsLocal(rel) {
 			continue // it isn't in this workspace

@@ -13,6 +13,8 @@ type builder struct {
 	name  uint16
 	group uint16
 	bad   bool // a text holds a zero, where the kernel would end it
+	// texts are those that are in the data: no call changes one.
+	texts map[string]uint32
 }
 
 // newBuilder makes one with room for the usual.
@@ -48,13 +50,20 @@ var cwd = value(atFdcwd)
 // text is a path or another text for the kernel.
 func (b *builder) text(s string) argument { return address(b.ended(s)) }
 
-// ended puts a text into the data, with the zero that ends it.
+// ended puts a text into the data, with the zero that ends it, unless it is there.
 func (b *builder) ended(s string) uint32 {
+	if at, ok := b.texts[s]; ok {
+		return at
+	}
 	p := append([]byte(s), 0)
 	for _, c := range p[:len(s)] {
 		b.bad = b.bad || c == 0
 	}
-	return b.bytes(p)
+	if b.texts == nil {
+		b.texts = map[string]uint32{}
+	}
+	b.texts[s] = b.bytes(p)
+	return b.texts[s]
 }
 
 // bytes puts bytes into the data.

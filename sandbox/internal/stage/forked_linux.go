@@ -19,9 +19,9 @@ func (a *area) forked(files int) {
 	}
 	a.run(h.prepare, false)
 	a.giveUp()
-	a.putHeader(MsgReady, 0)
-	a.sendText(a.conn, HeaderSize, a.listener)
-	if a.listener >= 0 {
+	if a.listener >= 0 { // else there is nothing that the parent waits for
+		a.putHeader(MsgReady, 0)
+		a.sendText(a.conn, HeaderSize, a.listener)
 		shut(a.listener)
 	}
 	if a.order() != MsgGo {

@@ -9,7 +9,8 @@ const Marker = "AGENTD_SANDBOX_STAGE"
 const ControlFD = 3
 
 // Kinds of messages. The parent sends spec, go and signal; the stage answers
-// ready or failed, and at the end exited.
+// ready or failed, and at the end exited; one that was forked is ready without a word,
+// unless it has a listener to hand over.
 const (
 	MsgSpec   = 'S'
 	MsgGo     = 'G'

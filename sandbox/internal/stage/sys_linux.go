@@ -20,6 +20,7 @@ const (
 	atEmptyPath       = 0x1000
 	atRecursive       = 0x8000
 	atNoFollow        = 0x100
+	atEffective       = 0x200
 	moveEmptyPath     = 0x4
 	moveOntoEmptyPath = 0x40
 	attrReadOnly      = 0x1
@@ -49,6 +50,7 @@ const (
 	sysClone3         = 435
 	sysCloseRange     = 436
 	sysOpenat2        = 437
+	sysFaccessat2     = 439
 	resolveNoSymlinks = 0x4
 	seccompSetFilter  = 1
 	seccompListener   = 0x8

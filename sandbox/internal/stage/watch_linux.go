@@ -43,7 +43,7 @@ func (b *builder) watchSockets(s *Spec, prog uint32) {
 	b.over(loaded)
 	// Without it each question and each answer may wake another processor. Kernels before
 	// 6.6 don't know it.
-	b.call(syscall.SYS_IOCTL, load(atWatch), value(notifSetFlags), address(place(b, uint64(notifSyncWakeUp)))).except(0, anyError)
+	b.call(syscall.SYS_IOCTL, load(atWatch), value(notifSetFlags), value(notifSyncWakeUp)).except(0, anyError)
 }
 
 // noteSocket notes that a socket is being made, and lets it.
