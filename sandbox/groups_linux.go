@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -84,8 +85,8 @@ func (n *groups) takeGroup(p *Plan) (group, error) {
 		if !ok {
 			break
 		}
-		if g.rename() == nil {
-			return g, nil
+		if renamed, err := g.renamed(); err == nil {
+			return renamed, nil
 		}
 		g.remove() // someone else has it, who ended what an entry of the ledger was about
 	}
@@ -99,27 +100,27 @@ func (n *groups) takeGroup(p *Plan) (group, error) {
 func (n *groups) takeFree(bases cgroups) (group, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i := len(n.free) - 1; i >= 0; i-- {
-		if g := n.free[i]; g.kept.bases == bases {
-			n.free = append(n.free[:i], n.free[i+1:]...)
+	for i, g := range slices.Backward(n.free) {
+		if g.kept.bases == bases {
+			n.free = slices.Delete(n.free, i, i+1)
 			return g, true
 		}
 	}
 	return group{}, false
 }
 
-// rename gives the directory that the ledger names another name.
-func (g *group) rename() error {
+// renamed gives the directory that the ledger names another name.
+func (g group) renamed() (group, error) {
 	dir := &g.pids
 	if *dir == "" {
 		dir = &g.memory
 	}
 	name := filepath.Join(filepath.Dir(*dir), newGroupName())
 	if err := unix.Rename(*dir, name); err != nil {
-		return err
+		return g, err
 	}
 	*dir = name
-	return nil
+	return g, nil
 }
 
 // takeBack keeps a group whose command has ended with all that it started, and tells

@@ -25,20 +25,21 @@ func TestExportsAreSentWhole(t *testing.T) {
 	}
 	away := errors.New("the bucket is away")
 	got := httptest.NewRecorder()
-	if err := sendSpooled(got, "application/jsonl", export(away)); !errors.Is(err, away) || got.Body.Len() > 0 || len(got.Header()) > 0 {
+	if err := sendSpooled(got, export(away)); !errors.Is(err, away) || got.Body.Len() > 0 || len(got.Header()) > 0 {
 		t.Errorf("an export that fails: %v, and %d bytes with %v were sent", err, got.Body.Len(), got.Header())
 	}
 	got = httptest.NewRecorder()
-	if err := sendSpooled(got, "application/jsonl", export(nil)); err != nil || !bytes.Equal(got.Body.Bytes(), content) {
+	if err := sendSpooled(got, export(nil)); err != nil || !bytes.Equal(got.Body.Bytes(), content) {
 		t.Errorf("an export: %v, %d bytes, want %d", err, got.Body.Len(), len(content))
 	}
 	func() {
 		defer func() {
-			if v := recover(); v != http.ErrAbortHandler {
+			v := recover()
+			if err, ok := v.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 				t.Errorf("an answer that breaks off ends with %v, want a cut connection", v)
 			}
 		}()
-		_ = sendSpooled(brokenWriter{httptest.NewRecorder()}, "application/jsonl", export(nil))
+		_ = sendSpooled(brokenWriter{httptest.NewRecorder()}, export(nil))
 	}()
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v are left: %v", left, err)

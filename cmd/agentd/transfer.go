@@ -247,7 +247,7 @@ func (s *serving) serveTransfer(w http.ResponseWriter, r *http.Request) {
 // sendSession spools the session: what can't be read, because a bucket or the database is away,
 // ends in an answer that says so and when to come again, not in the middle of a file.
 func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller command.Caller, id string) {
-	err := sendSpooled(w, "application/jsonl", func(to io.Writer) error {
+	err := sendSpooled(w, func(to io.Writer) error {
 		return s.runtime.ExportSession(r.Context(), caller, id, to)
 	})
 	if err != nil {
@@ -255,9 +255,9 @@ func (s *serving) sendSession(w http.ResponseWriter, r *http.Request, caller com
 	}
 }
 
-// sendSpooled answers with what write writes, once that is whole. After an error nothing was
+// sendSpooled answers with the session that write writes, once that is whole. After an error nothing was
 // sent. An answer that breaks off afterwards is cut, so that the client doesn't take it for whole.
-func sendSpooled(w http.ResponseWriter, mediaType string, write func(io.Writer) error) (err error) {
+func sendSpooled(w http.ResponseWriter, write func(io.Writer) error) (err error) {
 	spool, err := os.CreateTemp("", "agentd-export-*")
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
@@ -273,7 +273,7 @@ func sendSpooled(w http.ResponseWriter, mediaType string, write func(io.Writer) 
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	if _, err := io.Copy(w, spool); err != nil {
 		panic(http.ErrAbortHandler)
