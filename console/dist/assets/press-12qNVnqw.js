@@ -1,0 +1,1 @@
+import{I as e,V as t}from"./index-BTI4Yviu.js";function n(n){let r=new Set;return async(...i)=>{let a=i.slice(0,Math.max(0,n.length-1));if(![...r].some(e=>a.every((t,n)=>t===e[n]))){r.add(a);try{await n(t,...i)}catch(t){e(t)}finally{r.delete(a)}}}}export{n as t};
