@@ -75,10 +75,8 @@ type TurnSummary struct {
 	Tools []string `json:"tools,omitempty"`
 	// Workspace is the folder that the turn works in.
 	Workspace string `json:"workspace,omitempty"`
-	// CostUSD sums the model calls whose price is known; null if there are only others.
-	CostUSD *float64 `json:"costUSD"`
-	// Unpriced counts the model calls that no price is known for; costUSD lacks them.
-	Unpriced int64 `json:"unpriced,omitempty"`
+	// CostUSD sums the model calls whose price is known.
+	CostUSD float64 `json:"costUSD"`
 	// Usage sums the model calls.
 	Usage event.Usage `json:"usage"`
 	// FirstSequence is that of turn.submitted.

@@ -65,10 +65,8 @@ type SessionSummary struct {
 	TurnCount int64 `json:"turnCount"`
 	// Workspace is the folder that the session works in.
 	Workspace string `json:"workspace,omitempty"`
-	// CostUSD sums the model calls whose price is known; null if there are only others.
-	CostUSD *float64 `json:"costUSD"`
-	// Unpriced counts the model calls that no price is known for; costUSD lacks them.
-	Unpriced int64 `json:"unpriced,omitempty"`
+	// CostUSD sums the model calls whose price is known.
+	CostUSD float64 `json:"costUSD"`
 	// InputTokens of all model calls.
 	InputTokens int64 `json:"inputTokens"`
 	// OutputTokens of all model calls.

@@ -298,16 +298,14 @@ func (p *TurnCompleted) decodeField(s *scanner, key []byte) (bit uint64, ok bool
 		return 1 << 4, decodePointer(s, &p.Usage)
 	case "costUSD":
 		return 1 << 5, s.float(&p.CostUSD)
-	case "unpriced":
-		return 1 << 6, s.int(&p.Unpriced)
 	case "preview":
-		return 1 << 7, s.text(&p.Preview)
+		return 1 << 6, s.text(&p.Preview)
 	case "messageRef":
-		return 1 << 8, s.text(&p.MessageRef)
+		return 1 << 7, s.text(&p.MessageRef)
 	case "structuredOutput":
-		return 1 << 9, s.raw(&p.StructuredOutput)
+		return 1 << 8, s.raw(&p.StructuredOutput)
 	case "configurationRef":
-		return 1 << 10, s.text(&p.ConfigurationRef)
+		return 1 << 9, s.text(&p.ConfigurationRef)
 	}
 	return 0, false
 }
@@ -346,10 +344,8 @@ func (p *TurnFailed) decodeField(s *scanner, key []byte) (bit uint64, ok bool) {
 		return 1 << 6, decodePointer(s, &p.Usage)
 	case "costUSD":
 		return 1 << 7, s.float(&p.CostUSD)
-	case "unpriced":
-		return 1 << 8, s.int(&p.Unpriced)
 	case "configurationRef":
-		return 1 << 9, s.text(&p.ConfigurationRef)
+		return 1 << 8, s.text(&p.ConfigurationRef)
 	}
 	return 0, false
 }

@@ -433,7 +433,6 @@ func (p *TurnCompleted) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
 	dst = appendSetObject(dst, `,"usage":`, p.Usage)
 	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
-	dst = appendSetInt(dst, `,"unpriced":`, p.Unpriced)
 	dst = appendSetString(dst, `,"preview":`, p.Preview)
 	dst = appendSetString(dst, `,"messageRef":`, p.MessageRef)
 	dst = appendSetRaw(dst, `,"structuredOutput":`, p.StructuredOutput)
@@ -487,7 +486,6 @@ func (p *TurnFailed) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `,"durationMs":`...), p.DurationMs, 10)
 	dst = appendSetObject(dst, `,"usage":`, p.Usage)
 	dst = appendSetFloat(dst, `,"costUSD":`, p.CostUSD)
-	dst = appendSetInt(dst, `,"unpriced":`, p.Unpriced)
 	dst = appendSetString(dst, `,"configurationRef":`, p.ConfigurationRef)
 	return append(dst, '}')
 }

@@ -124,8 +124,6 @@ type TurnCompleted struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// CostUSD is what the turn cost in US dollars, as far as prices are known.
 	CostUSD float64 `json:"costUSD,omitempty"`
-	// Unpriced counts the model calls whose price is not known; costUSD lacks them.
-	Unpriced int64 `json:"unpriced,omitempty"`
 	// Preview of the final message; the whole is in model.completed.
 	Preview string `json:"preview,omitempty"`
 	// MessageRef is where the whole final message is, if it is long.
@@ -155,8 +153,6 @@ type TurnFailed struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// CostUSD is what the turn cost in US dollars, as far as prices are known.
 	CostUSD float64 `json:"costUSD,omitempty"`
-	// Unpriced counts the model calls whose price is not known; costUSD lacks them.
-	Unpriced int64 `json:"unpriced,omitempty"`
 	// ConfigurationRef is the configuration that decisions are made under from here on;
 	// empty if it is the one that the session named before.
 	ConfigurationRef string `json:"configurationRef,omitempty"`

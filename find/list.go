@@ -397,47 +397,14 @@ func (f *Finder) turnSummary(ctx context.Context, r *turnRow) (command.TurnSumma
 	if preview == "" {
 		preview = inputText(ctx, f.opt.Store, p.Input, p.InputRef, "")
 	}
-	usage, unpriced, err := f.turnUsage(ctx, r)
-	if err != nil {
-		return command.TurnSummary{}, false, err
-	}
 	s := command.TurnSummary{
 		TurnID: e.TurnID, SessionID: r.SessionID, ThreadID: e.ThreadID, Account: r.Account, Status: r.Status, Outcome: r.Outcome,
 		Preview: clip.Text(strings.TrimSpace(preview), previewSize), Model: r.Model, Workspace: r.Workspace,
-		Usage: usage, Unpriced: unpriced, FirstSequence: r.First, LastSequence: r.Last,
+		CostUSD: r.CostUSD, Usage: r.Usage, FirstSequence: r.First, LastSequence: r.Last,
 		StartedAt: r.startedAt(), DurationMs: r.DurationMs,
-	}
-	ended, asked := r.Outcome != "", usage != (event.Usage{})
-	if r.CostUSD != 0 || unpriced == 0 && (ended || !asked) { // until then, what has no price isn't told apart
-		s.CostUSD = &r.CostUSD
 	}
 	if r.Tools != "" {
 		s.Tools = strings.Split(r.Tools, "\n")
 	}
 	return s, true, nil
-}
-
-// turnUsage reads of the fact that ended a turn what the index doesn't have: what was
-// written to a provider's cache, and how many calls have no price. Of a turn that hasn't
-// ended these are in no one fact.
-func (f *Finder) turnUsage(ctx context.Context, r *turnRow) (usage event.Usage, unpriced int64, err error) {
-	usage = r.Usage
-	if r.Outcome == "" || usage == (event.Usage{}) {
-		return usage, 0, nil
-	}
-	e, err := f.readFact(ctx, r.SessionID, r.Last)
-	if err != nil || e == nil {
-		return usage, 0, err
-	}
-	of := &usage
-	switch p := e.Payload.(type) {
-	case *event.TurnCompleted:
-		of, unpriced = p.Usage, p.Unpriced
-	case *event.TurnFailed:
-		of, unpriced = p.Usage, p.Unpriced
-	}
-	if of != nil {
-		usage = *of
-	}
-	return usage, unpriced, nil
 }

@@ -265,7 +265,7 @@ func (h *history) scanTurns(caller command.Caller, keep func(*command.TurnSummar
 			h.decode(p.Input, &parts)
 			turns[e.TurnID] = &command.TurnSummary{
 				TurnID: e.TurnID, SessionID: e.SessionID, ThreadID: e.ThreadID, Account: h.account(e.SessionID), Workspace: "/" + h.account(e.SessionID),
-				Status: p.Status, Preview: parts[0].Text, FirstSequence: e.Sequence, LastSequence: e.Sequence, StartedAt: e.Time, CostUSD: new(float64),
+				Status: p.Status, Preview: parts[0].Text, FirstSequence: e.Sequence, LastSequence: e.Sequence, StartedAt: e.Time,
 			}
 			continue
 		}
@@ -285,10 +285,9 @@ func (h *history) scanTurns(caller command.Caller, keep func(*command.TurnSummar
 				slices.Sort(s.Tools)
 			}
 		case *event.CostRecorded:
-			sum := *s.CostUSD + *p.CostUSD
-			s.CostUSD = &sum
+			s.CostUSD += *p.CostUSD
 		case *event.TurnCompleted:
-			s.Status, s.Outcome, s.DurationMs, s.Usage, s.CostUSD = "completed", p.Outcome, p.DurationMs, *p.Usage, &p.CostUSD
+			s.Status, s.Outcome, s.DurationMs, s.Usage, s.CostUSD = "completed", p.Outcome, p.DurationMs, *p.Usage, p.CostUSD
 		case *event.TurnFailed:
 			s.Status, s.Outcome, s.DurationMs = "failed", p.Outcome, p.DurationMs
 		default:
@@ -298,9 +297,6 @@ func (h *history) scanTurns(caller command.Caller, keep func(*command.TurnSummar
 	}
 	var out []command.TurnSummary
 	for _, s := range turns {
-		if s.Outcome == "" && *s.CostUSD == 0 && s.Usage != (event.Usage{}) {
-			s.CostUSD = nil // whether its calls have a price isn't known before its end
-		}
 		if keep(s) {
 			out = append(out, *s)
 		}
@@ -424,8 +420,8 @@ func (h *history) checkFilters(caller command.Caller) {
 		want := h.scanTurns(caller, c.keep)
 		byID := func(a, b command.TurnSummary) int { return strings.Compare(a.TurnID, b.TurnID) }
 		for i := 1; i < len(got) && c.p.Sort == "cost"; i++ {
-			if usd(got[i]) < usd(got[i-1]) {
-				h.Fatalf("%+v: %v comes after %v", c.p, usd(got[i]), usd(got[i-1]))
+			if got[i].CostUSD < got[i-1].CostUSD {
+				h.Fatalf("%+v: %v comes after %v", c.p, got[i].CostUSD, got[i-1].CostUSD)
 			}
 		}
 		slices.SortFunc(got, byID)
@@ -518,12 +514,4 @@ func (h *history) decode(raw event.Raw, into any) {
 	if err := json.Unmarshal(raw, into); err != nil {
 		h.Fatal(err)
 	}
-}
-
-// usd is what is known of what a turn cost.
-func usd(s command.TurnSummary) float64 {
-	if s.CostUSD == nil {
-		return 0
-	}
-	return *s.CostUSD
 }

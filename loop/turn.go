@@ -132,7 +132,7 @@ func (l *Loop) emitTurnCompleted(tx *session.Tx, t *state.Thread, outcome, answe
 	said := l.outcomeOf(tx, turn, answer)
 	emitAnswerArtifact(tx, t, outcome, answer, structured)
 	tx.Emit(event.Event{Type: event.TypeTurnCompleted, Scope: scope, Payload: &event.TurnCompleted{
-		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD, Unpriced: turn.Unpriced,
+		Status: state.TurnCompleted, Outcome: outcome, Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD,
 		Preview: said.preview, MessageRef: said.messageRef, StructuredOutput: structured, ConfigurationRef: l.configurationRef(tx),
 	}})
 	said.tellProgress(tx, scope, turn)
@@ -253,7 +253,7 @@ func (l *Loop) endTurn(tx *session.Tx, t *state.Thread, turn *state.Turn, status
 	}
 	tx.Emit(event.Event{Type: event.TypeTurnFailed, Scope: scope, Payload: &event.TurnFailed{
 		Status: status, Outcome: category, FailureCategory: category, Error: why,
-		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD, Unpriced: turn.Unpriced, ConfigurationRef: l.configurationRef(tx),
+		Steps: turn.Step, DurationMs: elapsed(tx, turn), Usage: &usage, CostUSD: turn.CostUSD, ConfigurationRef: l.configurationRef(tx),
 	}})
 	if turn.Status == state.TurnRunning {
 		tx.Emit(event.Event{Type: event.TypeTaskAttemptFailed, Scope: ofAttempt(scope), Payload: &event.TaskAttemptFailed{

@@ -17,10 +17,9 @@ import (
 func appendSummary(b []byte, s *command.SessionSummary) []byte {
 	b = appendFirstSummary(b, s)
 	b = appendOptional(b, `,"workspace":`, s.Workspace)
-	if s.CostUSD != nil && *s.CostUSD != 0 {
-		b = appendAny(append(b, `,"costUSD":`...), *s.CostUSD)
+	if s.CostUSD != 0 {
+		b = appendAny(append(b, `,"costUSD":`...), s.CostUSD)
 	}
-	b = appendCount(b, `,"unpriced":`, s.Unpriced)
 	b = appendCount(b, `,"inputTokens":`, s.InputTokens)
 	b = appendCount(b, `,"outputTokens":`, s.OutputTokens)
 	b = appendCount(b, `,"pendingActions":`, s.PendingActions)
@@ -44,28 +43,6 @@ func firstSummary(encoded []byte) []byte {
 		return nil
 	}
 	return append(appendFirstSummary(nil, &s), '}')
-}
-
-// pricedSummary returns a summary as it was written before it had what isn't priced.
-func pricedSummary(encoded []byte) []byte {
-	var s command.SessionSummary
-	if json.Unmarshal(encoded, &s) != nil {
-		return nil
-	}
-	s.Unpriced = 0
-	return appendSummary(nil, &s)
-}
-
-// readSummary reads a summary: what isn't there is zero, but for a cost that isn't known.
-func readSummary(encoded []byte) (*command.SessionSummary, error) {
-	s := &command.SessionSummary{}
-	if err := json.Unmarshal(encoded, s); err != nil {
-		return nil, err
-	}
-	if s.CostUSD == nil && s.Unpriced == 0 {
-		s.CostUSD = new(float64)
-	}
-	return s, nil
 }
 
 // appendFirstSummary appends what the first releases kept of a session, without its end.

@@ -207,10 +207,7 @@ func sessionSummary(st *state.Session) command.SessionSummary {
 		s.TurnCount += t.TurnCount
 	}
 	s.Workspace = st.WorkspaceRoot()
-	if cost := &st.Routing.Cost; cost.TotalUSD != 0 || cost.Unpriced == 0 {
-		s.CostUSD = &cost.TotalUSD
-	}
-	s.Unpriced, s.InputTokens, s.OutputTokens = st.Routing.Cost.Unpriced, st.Routing.Usage.InputTokens, st.Routing.Usage.OutputTokens
+	s.CostUSD, s.InputTokens, s.OutputTokens = st.Routing.Cost.TotalUSD, st.Routing.Usage.InputTokens, st.Routing.Usage.OutputTokens
 	s.PendingActions = int64(len(st.Actions.Pending))
 	s.Tags, s.Pinned, s.Archived = st.Tags, st.Pinned, st.Status == state.SessionArchived
 	return s

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
@@ -105,8 +106,8 @@ func (c *summaryCache) read(e *store.Entry) (*command.SessionSummary, error) {
 	if ok && known.encoded == string(e.Value) {
 		return known.summary, nil
 	}
-	s, err := readSummary(e.Value)
-	if err != nil {
+	s := &command.SessionSummary{}
+	if err := json.Unmarshal(e.Value, s); err != nil {
 		return nil, fmt.Errorf("%w: index of sessions: %w", store.ErrCorrupt, err)
 	}
 	c.mu.Lock()
@@ -145,18 +146,10 @@ func sessionFilter(p *command.ListSessions) func(*command.SessionSummary) bool {
 var sessionOrders = command.Orders[*command.SessionSummary]{
 	"created": func(s *command.SessionSummary) string { return timeKey(s.CreatedAt) },
 	"updated": func(s *command.SessionSummary) string { return timeKey(s.UpdatedAt) },
-	"cost":    func(s *command.SessionSummary) string { return command.NumberKey(knownCost(s.CostUSD)) },
+	"cost":    func(s *command.SessionSummary) string { return command.NumberKey(s.CostUSD) },
 	"tokens": func(s *command.SessionSummary) string {
 		return command.NumberKey(float64(s.InputTokens + s.OutputTokens))
 	},
 	"turns": func(s *command.SessionSummary) string { return command.NumberKey(float64(s.TurnCount)) },
 	"title": func(s *command.SessionSummary) string { return strings.ToLower(s.Title) },
-}
-
-// knownCost is what is known of a cost.
-func knownCost(usd *float64) float64 {
-	if usd == nil {
-		return 0
-	}
-	return *usd
 }

@@ -171,8 +171,6 @@ type indexSum struct {
 	sum  [sha256.Size]byte
 	// first is what an earlier release wrote; zero if that is the same.
 	first [sha256.Size]byte
-	// priced is what was written before summaries had what isn't priced.
-	priced [sha256.Size]byte
 }
 
 func (v *verification) session(ctx context.Context, id string) Report {
@@ -284,7 +282,7 @@ func (f *refold) derive(e *event.Event, data []byte) error {
 	for _, op := range ops {
 		want := indexSum{gone: op.Delete, sum: sha256.Sum256(op.Value)}
 		if isSessions(op.Kind) {
-			want.first, want.priced = sha256.Sum256(firstSummary(op.Value)), sha256.Sum256(pricedSummary(op.Value))
+			want.first = sha256.Sum256(firstSummary(op.Value))
 		}
 		f.entries[op.Entry.ID()] = want
 	}
@@ -371,7 +369,7 @@ func (f *refold) index() {
 		case want.gone:
 			f.problemf(0, "index", "the entry %s %s should be gone", k.Kind, k.Key)
 		case isCard(k.Kind) && f.cards == cardsMadeLater:
-		case sha256.Sum256(value) != want.sum && sha256.Sum256(value) != want.first && sha256.Sum256(value) != want.priced:
+		case sha256.Sum256(value) != want.sum && sha256.Sum256(value) != want.first:
 			f.problemf(0, "index", "the entry %s %s is not what the facts say", k.Kind, k.Key)
 		}
 	}

@@ -49,7 +49,7 @@ func (a *app) listTurns(cmd *cobra.Command, f facts.Source, p *command.ListTurns
 		rows := [][]string{{"TURN", "STATUS", "STARTED", "COST", "INPUT"}}
 		for i := range res.Turns {
 			t := &res.Turns[i]
-			rows = append(rows, []string{t.TurnID, t.Status, ago(t.StartedAt), costText(t.CostUSD), terminal.Plain(t.Preview)})
+			rows = append(rows, []string{t.TurnID, t.Status, ago(t.StartedAt), terminal.Money(t.CostUSD), terminal.Plain(t.Preview)})
 		}
 		out.table(rows)
 		if res.NextCursor != "" {
@@ -89,12 +89,4 @@ func (f *timeFlag) Set(text string) error {
 		}
 	}
 	return fault.New(fault.InvalidParams, "%q is no time; use a date such as 2026-01-31, a time such as 2026-01-31T15:04:05Z, or a duration such as 24h", text)
-}
-
-// costText says what something cost, as far as it is known.
-func costText(usd *float64) string {
-	if usd == nil {
-		return "-"
-	}
-	return terminal.Money(*usd)
 }

@@ -344,8 +344,6 @@ export interface TurnCompleted {
   usage?: Usage;
   /** What the turn cost in US dollars, as far as prices are known. */
   costUSD?: number;
-  /** Unpriced counts the model calls whose price is not known; costUSD lacks them. */
-  unpriced?: number;
   /** Preview of the final message; the whole is in model.completed. */
   preview?: string;
   /** Where the whole final message is, if it is long. */
@@ -388,8 +386,6 @@ export interface TurnFailed {
   usage?: Usage;
   /** What the turn cost in US dollars, as far as prices are known. */
   costUSD?: number;
-  /** Unpriced counts the model calls whose price is not known; costUSD lacks them. */
-  unpriced?: number;
   /** The configuration that decisions are made under from here on; empty if it is the one that the session named before. */
   configurationRef?: string;
 }

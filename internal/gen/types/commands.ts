@@ -2439,10 +2439,8 @@ export interface SessionSummary {
   turnCount: number;
   /** The folder that the session works in. */
   workspace?: string;
-  /** costUSD sums the model calls whose price is known; null if there are only others. */
-  costUSD: number | null;
-  /** Unpriced counts the model calls that no price is known for; costUSD lacks them. */
-  unpriced?: number;
+  /** costUSD sums the model calls whose price is known. */
+  costUSD: number;
   /** inputTokens of all model calls. */
   inputTokens: number;
   /** outputTokens of all model calls. */
@@ -7133,10 +7131,8 @@ export interface TurnSummary {
   tools?: string[];
   /** The folder that the turn works in. */
   workspace?: string;
-  /** costUSD sums the model calls whose price is known; null if there are only others. */
-  costUSD: number | null;
-  /** Unpriced counts the model calls that no price is known for; costUSD lacks them. */
-  unpriced?: number;
+  /** costUSD sums the model calls whose price is known. */
+  costUSD: number;
   /** Usage sums the model calls. */
   usage: Usage;
   /** That of turn.submitted. */
