@@ -83,21 +83,6 @@ func TestTimesAreBounded(t *testing.T) {
 	}
 }
 
-// TestTaskProfilesAreChecked: a choice that routing doesn't know isn't taken for none.
-func TestTaskProfilesAreChecked(t *testing.T) {
-	for _, fields := range []string{`{"fallbackPolicy":"chian"}`, `{"continuity":"always"}`} {
-		for _, p := range []Params{&CreateTask{}, &UpdateTask{}} {
-			body := `{"taskId":"task_a","objective":"x","taskProfile":` + fields + `}`
-			if err := json.Unmarshal([]byte(body), p); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "is not one of") {
-				t.Errorf("%T with %s: %v", p, fields, err)
-			}
-		}
-	}
-}
-
 // forEachParameter visits the fields of parameters, however deep.
 func forEachParameter(t reflect.Type, path string, visit func(path string, f *reflect.StructField)) {
 	for f := range t.Fields() {

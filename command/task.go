@@ -75,23 +75,6 @@ func (c *Criterion) UnmarshalJSON(b []byte) error {
 	return shortForm(b, &c.Description, (*object)(c))
 }
 
-// checkProfile refuses choices of a task profile that routing doesn't know. Facts may have
-// others: earlier versions took them, and read them as if they weren't there.
-func (f *TaskFields) checkProfile() error {
-	if f.TaskProfile == nil {
-		return nil
-	}
-	for _, choice := range []struct{ name, value, known string }{
-		{"fallbackPolicy", f.TaskProfile.FallbackPolicy, "chain none"},
-		{"continuity", f.TaskProfile.Continuity, "keep prefer none"},
-	} {
-		if known := strings.Fields(choice.known); choice.value != "" && !slices.Contains(known, choice.value) {
-			return fault.Param("taskProfile."+choice.name, "%q is not one of %s", clipQuoted(choice.value), strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
 // Criteria returns the conditions of completion as facts state them.
 func (f *TaskFields) Criteria() []event.AcceptanceCriterion {
 	var list []event.AcceptanceCriterion
@@ -165,7 +148,7 @@ func (p *CreateTask) NewID() (noun, id string) { return "task", p.TaskID }
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *CreateTask) Validate() error {
 	p.number()
-	return firstError(check(p), notRuntime(p.SessionID), p.checkProfile(), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer), p.notStartedDraft())
+	return firstError(check(p), notRuntime(p.SessionID), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), oneWorker(p.Worker, p.Peer), p.notStartedDraft())
 }
 
 // notStartedDraft refuses a draft that is to start.
@@ -234,7 +217,7 @@ func (*UpdateTask) returns(*TaskResult) {}
 // Validate implements [Params]. It gives criteria without an id one.
 func (p *UpdateTask) Validate() error {
 	p.number()
-	return firstError(check(p), p.checkProfile(), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), artifactIDs(p.Artifacts))
+	return firstError(check(p), selfReference(p.TaskID, p.ParentTaskID, p.DependsOn), artifactIDs(p.Artifacts))
 }
 
 // artifactIDs refuses deliverables whose ids no fact could carry.
