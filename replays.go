@@ -19,6 +19,7 @@ import (
 	"agentd/permission"
 	"agentd/replay"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // Bounds of replays.
@@ -236,7 +237,7 @@ func (r *Runtime) recordedSession(ctx, runCtx context.Context, caller command.Ca
 	}
 	rec, err := replay.Stored(runCtx, r.opt.Store, sessionID)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+		return nil, storefault.Read(err, "session %s can't be read", sessionID)
 	}
 	if rec.Base != nil {
 		last -= min(last, rec.Base.Sequence)
@@ -251,7 +252,7 @@ func (r *Runtime) recordedCase(ctx context.Context, caller command.Caller, ref s
 	}
 	data, err := io.ReadAll(io.LimitReader(blob, maxCaseBytes))
 	if err = errors.Join(err, blob.Close()); err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the case can't be read")
+		return nil, storefault.Read(err, "the case can't be read")
 	}
 	var c evidence.Case
 	if err := json.Unmarshal(data, &c); err != nil {

@@ -11,6 +11,7 @@ import (
 	"agentd/fault"
 	"agentd/state"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // explain answers "why?" from a session's facts.
@@ -24,7 +25,7 @@ func (r *Reporter) explain(ctx context.Context, caller command.Caller, p *comman
 	}
 	res, found, err := evidence.Explain(r.facts(ctx, p.SessionID), q)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
+		return nil, storefault.Read(err, "the session's facts can't be read")
 	}
 	oldest, err := r.manager.Oldest(ctx, p.SessionID)
 	if err != nil {

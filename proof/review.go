@@ -8,6 +8,7 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/state"
+	"agentd/store/storefault"
 )
 
 // checkScope refuses a scope that the caller may not see, or that no fact is about.
@@ -22,7 +23,7 @@ func (r *Reporter) checkScope(ctx context.Context, caller command.Caller, p *com
 	scope := exportScope(*p)
 	for e, err := range r.facts(ctx, p.SessionID) {
 		if err != nil {
-			return fault.Wrap(fault.Unavailable, err, "the session's facts can't be read")
+			return storefault.Read(err, "the session's facts can't be read")
 		}
 		if scope.Has(e) {
 			return nil

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"agentd/fault"
 	"agentd/session"
 	"agentd/store"
+	"agentd/store/storefault"
 )
 
 // Carrier writes the sessions of one runtime to files, and takes over those of others.
@@ -39,7 +41,7 @@ func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID s
 	}
 	base, err := evidence.Removed(ctx, c.Store, sessionID)
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+		return storefault.Read(err, "session %s can't be read", sessionID)
 	}
 	_, last, err := c.Sessions.Events(ctx, caller, sessionID, base.Sequence, 1)
 	if err != nil {
@@ -65,7 +67,7 @@ func (c *Carrier) Export(ctx context.Context, caller command.Caller, sessionID s
 	x := &sessionExport{c: c, caller: reader, w: w, seen: map[string]bool{}}
 	for rec, err := range c.Store.Read(ctx, sessionID, store.Range{After: base.Sequence, Before: last + 1}) {
 		if err != nil {
-			return fault.Wrap(fault.Unavailable, err, "session %s can't be read", sessionID)
+			return storefault.Read(err, "session %s can't be read", sessionID)
 		}
 		if err := w.Event(rec.Data); err != nil {
 			return err
@@ -117,11 +119,14 @@ func (x *sessionExport) output(ctx context.Context, ref string) error {
 	}
 	defer func() { _ = blob.Close() }() // it was only read
 	if !strings.Contains(mediaType, "json") || blob.Info().Size > maxInspected {
-		return x.w.Output(ref, mediaType, blob)
+		if err := x.w.Output(ref, mediaType, blob); err != nil {
+			return cmp.Or(storefault.Of(err), err)
+		}
+		return nil
 	}
 	data, err := io.ReadAll(blob)
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "output %s can't be read", ref)
+		return storefault.Read(err, "output %s can't be read", ref)
 	}
 	x.noteOutputs(data)
 	return x.w.Output(ref, mediaType, bytes.NewReader(data))

@@ -89,7 +89,7 @@ var importTable = []row{
 	{dir: "replay", may: []string{"loop", "session", "evidence", "hook", "permission", "model", "tool", "state", "store", "command", "event", "tool/toolkind"}, why: "it decides again with what decides"},
 	{dir: "evidence/atif", may: []string{"event", "state", "store", "evidence"}},
 	{dir: "evidence/harbor", standardOnly: false, why: "the files of a Harbor task and trial; knows nothing of agentd"},
-	{dir: "transfer", may: []string{"session", "evidence", "store", "command", "event", "fault"}},
+	{dir: "transfer", may: []string{"session", "evidence", "store", "store/storefault", "command", "event", "fault"}},
 	{dir: "proof", may: []string{"session", "evidence", "state", "store", "store/storefault", "command", "event", "fault"}, why: "the runtime side of evidence: it reads sessions, evidence knows only facts"},
 	{dir: "trial", may: []string{"session", "proof", "evidence", "evidence/atif", "state", "store", "store/storefault", "command", "event", "fault"}},
 	{dir: "channel", may: []string{"session", "state", "store", "command", "event", "fault"}},

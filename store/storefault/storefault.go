@@ -69,6 +69,15 @@ func Of(err error) error {
 	return nil
 }
 
+// Read is Of for what was only read. An error that means nothing that is known is said to be
+// out of reach, with a text of the caller's.
+func Read(err error, format string, args ...any) error {
+	if known := Of(err); known != nil {
+		return known
+	}
+	return fault.Wrap(fault.Unavailable, err, format, args...)
+}
+
 // comeAgain says that something can't be done now, and when it may be.
 func comeAgain(after time.Duration, err error, detail string) error {
 	f := fault.Wrap(fault.Unavailable, err, "%s", detail)
