@@ -117,9 +117,30 @@ const nodeLook = 400 * time.Millisecond
 
 // lookAtNodes returns the nodes, as they were a moment ago at most.
 func (n *nodesSeen) lookAtNodes(ctx context.Context) ([]store.Node, error) {
+	return n.lookSince(ctx, time.Now().Add(-nodeLook))
+}
+
+// findNode returns a node that fits, or nil. Before it says that there is none it looks anew:
+// one that has just started isn't in a look of a moment ago.
+func (n *nodesSeen) findNode(ctx context.Context, fits func(store.Node) bool) (*store.Node, error) {
+	asked := time.Now()
+	for _, since := range []time.Time{asked.Add(-nodeLook), asked} {
+		nodes, err := n.lookSince(ctx, since)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(nodes, fits); i >= 0 {
+			return &nodes[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// lookSince returns the nodes as they were at a moment, or later.
+func (n *nodesSeen) lookSince(ctx context.Context, since time.Time) ([]store.Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now := time.Now(); now.Sub(n.at) > nodeLook {
+	if now := time.Now(); n.at.Before(since) {
 		nodes, err := n.shared.Nodes(ctx)
 		if err != nil {
 			return nil, err
@@ -171,17 +192,14 @@ func (s *serving) passToNode(r *http.Request, mark string) bool {
 	if s.others == nil {
 		return false
 	}
-	nodes, err := s.others.lookAtNodes(r.Context())
-	if err != nil {
+	n, err := s.others.findNode(r.Context(), func(n store.Node) bool {
+		return n.Alive && !n.Self && n.Address != "" && nodeMark(n.ID) == mark
+	})
+	if err != nil || n == nil {
 		return false
 	}
-	for i := range nodes {
-		if n := &nodes[i]; n.Alive && !n.Self && n.Address != "" && nodeMark(n.ID) == mark {
-			// A client whose session is gone opens another one, here as well.
-			f := fault.New(fault.NotFound, "the node that has this session doesn't answer: open another one")
-			f.Elsewhere = n.Address
-			return server.PassOn(r.Context(), f)
-		}
-	}
-	return false
+	// A client whose session is gone opens another one, here as well.
+	f := fault.New(fault.NotFound, "the node that has this session doesn't answer: open another one")
+	f.Elsewhere = n.Address
+	return server.PassOn(r.Context(), f)
 }
