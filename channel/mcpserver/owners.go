@@ -43,8 +43,8 @@ func (s *Server) openSession(user string) (done func(id string), why string, sta
 	}, "", 0
 }
 
-// isOthers reports whether a session is known to be another user's. To all others it isn't
-// there, as one that nobody opened.
+// isOthers reports whether a session is known to be another user's. Its existence is hidden
+// from everyone else: the answer is that of an unknown session.
 func (s *Server) isOthers(id, user string) bool {
 	s.owners.mu.Lock()
 	defer s.owners.mu.Unlock()
